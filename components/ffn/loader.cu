@@ -1,0 +1,61 @@
+// A producer that keeps a ring of stages filled with bulk tensor copies (TMA): per stage one tile of
+// the activations and one tile of weights, its upper half gate rows and its lower half up rows.
+#include <pipelink/component.cuh>
+
+namespace tma_loader {
+namespace pl = pipelink;
+using namespace pl::literals;
+
+constexpr auto stages = pl::chooses<"stages", 4, 2, 3, 5, 6, 7, 8>();
+constexpr auto tile_k = pl::provides<"tile_k", 64>();
+constexpr auto hidden = pl::imports<"hidden">();
+constexpr auto intermediate = pl::imports<"intermediate">();
+constexpr auto tile_m = pl::imports<"tile_m">();
+constexpr auto tile_n = pl::imports<"tile_n">();
+constexpr auto k_steps = pl::derives<"k_steps">(hidden / tile_k);
+constexpr auto column_tiles = pl::derives<"column_tiles">(intermediate / (tile_n / 2_n));
+constexpr auto m = pl::extent<"m">();
+
+constexpr auto x = pl::tensor_map_in<"x", pl::bf16>(pl::shape(m, hidden), pl::box(tile_m, tile_k),
+                                                    pl::swizzle_128);
+constexpr auto weight_box = pl::box(tile_n / 2_n, tile_k);
+constexpr auto gate = pl::tensor_map_in<"gate", pl::bf16>(pl::shape(intermediate, hidden),
+                                                          weight_box, pl::swizzle_128);
+constexpr auto up = pl::tensor_map_in<"up", pl::bf16>(pl::shape(intermediate, hidden), weight_box,
+                                                      pl::swizzle_128);
+
+constexpr auto x_tile = pl::part<"x", pl::bf16>(pl::shape(tile_m, tile_k), pl::swizzle_128);
+constexpr auto w_tile = pl::part<"w", pl::bf16>(pl::shape(tile_n, tile_k), pl::swizzle_128);
+constexpr auto out = pl::ring_out<"out">()(stages, 1_n, x_tile, w_tile);
+
+constexpr auto run = pl::entry<"run">()(pl::tile, x, gate, up, out);
+
+constexpr auto contract = pl::contract<"tma_loader", "data-movement", "1.0.0">(
+    stages, tile_k, hidden, intermediate, tile_m, tile_n, k_steps, column_tiles, m,
+    pl::requires_that(hidden % tile_k == 0_n, "the loop over k has no partial step"),
+    pl::requires_that(intermediate % (tile_n / 2_n) == 0_n, "weight tiles have no ragged edge"),
+    pl::requires_that(tile_m <= 256_n && tile_n <= 512_n, "a copy box has at most 256 rows"),
+    pl::claims_warps(4_n), pl::claims_registers(40_n), x, gate, up, out, run);
+
+PIPELINK_COMPONENT(tma_loader, contract)
+
+PIPELINK_ENTRY(tma_loader, run)
+(pl::Self self, const pl::Tile& tile, const pl::TensorMap* x_map, const pl::TensorMap* gate_map,
+ const pl::TensorMap* up_map, pl::RingState& state) {
+    if (pl::role_thread(self) != 0) return;
+    const int half = tile_n.at(self) / 2;
+    const int row = tile.row * tile_m.at(self);
+    const int column = tile.column * half;
+    for (int step = 0; step < k_steps.at(self); ++step) {
+        out.acquire(self, state);
+        const auto barrier = out.expect(self, state);
+        const int k = step * tile_k.at(self);
+        const auto w = out.address(self, w_tile, state);
+        pl::bulk_load_2d(out.address(self, x_tile, state), x_map, k, row, barrier);
+        pl::bulk_load_2d(w, gate_map, k, column, barrier);
+        pl::bulk_load_2d(w + w_tile.bytes(self) / 2, up_map, k, column, barrier);
+        out.advance(self, state);
+    }
+}
+
+}  // namespace tma_loader

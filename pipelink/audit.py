@@ -1,0 +1,142 @@
+"""The cubin and the link log, held against the plan."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipelink import abi, elf
+from pipelink.arch import ARCHES
+from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
+from pipelink.model import Plan
+
+# Each of these log codes means that the composition broke: setmaxnreg ignored (C7504 to C7509),
+# wgmma serialised (C7510), C7602.
+BROKEN = ("C7504", "C7506", "C7508", "C7509", "C7510", "C7602")
+
+_USED = re.compile(r"Used (\d+) registers")
+_BARRIERS = re.compile(r"used (\d+) barriers")
+_STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_UNDEFINED = re.compile(r"[Uu]ndefined (?:reference|symbol)[^'\"]*['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
+_TWICE = re.compile(r"[Mm]ultiple definition of\s+['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
+
+
+@dataclass(frozen=True)
+class Audited:
+    """What the linked code really uses."""
+
+    registers: int
+    barriers: int
+    stack_bytes: int
+    spill_bytes: int
+    static_shared_bytes: int
+
+
+def audit(plan: Plan, cubin: bytes, log: str) -> Audited:
+    """Raises with everything in which cubin or log are not what the plan says."""
+    found = elf.read_cubin(cubin)
+    frames = [tuple(map(int, m)) for m in _STACK.findall(log)]
+    barriers = _BARRIERS.search(log)
+    used = _USED.search(log)
+    reserved = ARCHES[plan.target].reserved_shared
+    facts = Audited(
+        registers=int(used[1]) if used else found.registers.get(plan.kernel, 0),
+        barriers=int(barriers[1]) if barriers else 0,
+        stack_bytes=max((f[0] for f in frames), default=found.frame_bytes.get(plan.kernel, 0)),
+        spill_bytes=sum(f[1] + f[2] for f in frames),
+        static_shared_bytes=max(0, found.static_shared.get(plan.kernel, 0) - reserved),
+    )
+    checkpoint([*_log_codes(plan, log), *_stack(plan, facts), *_shape(plan, found, facts)])
+    return facts
+
+
+def _where(plan: Plan) -> FilePlace:
+    return FilePlace(plan.manifest, plan.kernel)
+
+
+def _log_codes(plan: Plan, log: str) -> Iterator[Diagnostic]:
+    for line in log.splitlines():
+        code = next((c for c in BROKEN if c in line), None)
+        if code:
+            yield Diagnostic(
+                "PL043",
+                f"the link of '{plan.kernel}' broke ({code})",
+                _where(plan),
+                notes=(line.strip(),),
+                help="a live assert or printf, a call that is not inlined, or a role without a register claim",
+            )
+
+
+def _stack(plan: Plan, facts: Audited) -> Iterator[Diagnostic]:
+    if facts.stack_bytes > plan.stack_bytes or (facts.spill_bytes and not plan.stack_bytes):
+        yield Diagnostic(
+            "PL044",
+            f"'{plan.kernel}' uses {facts.stack_bytes} stack bytes a thread and spills "
+            f"{facts.spill_bytes} bytes, its contracts declare {plan.stack_bytes}",
+            _where(plan),
+            help="claim more registers, choose smaller tiles, or declare the bytes with claims_stack",
+        )
+
+
+def _shape(plan: Plan, found: elf.Cubin, facts: Audited) -> Iterator[Diagnostic]:
+    problems = []
+    if found.kernels != (plan.kernel,):
+        problems.append(f"its kernels are {', '.join(found.kernels) or 'none'}")
+    if facts.static_shared_bytes:
+        problems.append(f"{facts.static_shared_bytes} bytes of static shared memory are in no contract")
+    ids = max((b.id for b in plan.barriers), default=0) + 1
+    if facts.barriers > ids:
+        problems.append(f"it uses {facts.barriers} named barriers, the plan {ids}")
+    if facts.registers > plan.launch_registers:
+        problems.append(f"it uses {facts.registers} registers a thread, a launch has {plan.launch_registers}")
+    moves = any(role.registers for role in plan.roles)
+    allocated = -(-facts.registers // 8) * 8
+    if moves and allocated < plan.launch_registers:
+        problems.append(f"it launches with {allocated} registers a thread, the roles share {plan.launch_registers}")
+    for problem in problems:
+        yield Diagnostic("PL045", f"the cubin of '{plan.kernel}' is not as planned: {problem}", _where(plan))
+
+
+def refused(plan: Plan, log: str) -> InputError:
+    """A refused link, in words: gates by name, then whatever else the linker said."""
+    owners = {i.component: i.owner for i in plan.instances}
+    faults = []
+    for symbol in dict.fromkeys(_UNDEFINED.findall(log)):
+        if symbol == abi.UNBOUND:
+            faults.append(
+                Diagnostic(
+                    "PL040",
+                    f"a binding in '{plan.kernel}' did not fold to a constant",
+                    _where(plan),
+                    notes=("an instance number or a slot is known at run time only, or a call was not inlined",),
+                    help="pass `self` as it came, and keep the functions that take it inline",
+                )
+            )
+        elif symbol.startswith(abi.MISMATCH_PREFIX):
+            component = symbol.removeprefix(abi.MISMATCH_PREFIX)
+            faults.append(
+                Diagnostic(
+                    "PL041",
+                    f"the contract of {component} of {owners.get(component, '?')} is another one in the "
+                    "device pass than in the host pass",
+                    _where(plan),
+                    help="let no value of a contract depend on __CUDA_ARCH__, and relink with a fresh plan",
+                )
+            )
+        else:
+            faults.append(Diagnostic("PL042", f"nobody defines '{symbol}'", _where(plan)))
+    for symbol in dict.fromkeys(_TWICE.findall(log)):
+        faults.append(
+            Diagnostic(
+                "PL042",
+                f"'{symbol}' is defined by more than one object",
+                _where(plan),
+                notes=tuple(line for line in log.splitlines() if symbol in line),
+                help="give it internal linkage, or a namespace of its owner",
+            )
+        )
+    if not faults:
+        lines = tuple(filter(None, map(str.strip, log.splitlines())))
+        faults.append(Diagnostic("PL042", f"nvJitLink refuses '{plan.kernel}'", _where(plan), notes=lines))
+    return InputError(*faults)

@@ -1,0 +1,43 @@
+"""The rules: each is a function of a view to diagnostics, by subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from pipelink import expression
+from pipelink.check import channels, objects, parameters, roles
+from pipelink.diagnostics import Diagnostic, checkpoint
+from pipelink.view import View
+
+Rule = Callable[[View], Iterable[Diagnostic]]
+
+RULES: tuple[Rule, ...] = (
+    objects.target,
+    objects.floating_point,
+    objects.toolchain,
+    objects.requirements,
+    roles.steps,
+    roles.schedule,
+    roles.warps,
+    roles.register_values,
+    roles.barrier_threads,
+    roles.placed,
+    channels.exist,
+    channels.once,
+    channels.fit,
+    channels.order,
+    parameters.connected,
+    parameters.agree,
+    parameters.boxes,
+)
+
+
+def check(view: View) -> None:
+    """Every rule; all that they find is reported together."""
+    found: list[Diagnostic] = []
+    for rule in RULES:
+        try:
+            found += rule(view)
+        except expression.ExpressionError as error:
+            found.append(Diagnostic("PL015", str(error)))
+    checkpoint(found)

@@ -1,0 +1,120 @@
+"""Rules on channels: two ports that fit, each connected once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipelink.diagnostics import Diagnostic, FilePlace, Place
+from pipelink.view import End, View, who
+
+
+def exist(view: View) -> Iterator[Diagnostic]:
+    """Each end names a port; the first is written, the second read."""
+    for channel in view.kernel.manifest.channels:
+        for text, direction in zip(channel, ("out", "in"), strict=True):
+            end = view.end(text)
+            instance = view.kernel.instance(text.split(".")[0])
+            fitting = [
+                f"{instance.name}.{p.name}"
+                for p in instance.contract.ports
+                if p.direction == direction and p.space != "global"
+            ]
+            if end is None or end.port.direction != direction or end.port.space == "global":
+                yield Diagnostic(
+                    "PL016",
+                    f"a channel needs an '{direction}' port at '{text}', and {who(instance)} has none",
+                    FilePlace(view.kernel.manifest.path, text),
+                    help=f"its ports that fit: {', '.join(fitting) or 'none'}",
+                )
+
+
+def once(view: View) -> Iterator[Diagnostic]:
+    """Every shared-memory and register port has exactly one channel."""
+    uses = [end for channel in view.kernel.manifest.channels for end in channel]
+    for end in view.ports("shared", "register"):
+        count = uses.count(end.name)
+        if count == 1:
+            continue
+        wanted = "to" if end.port.direction == "out" else "from"
+        yield Diagnostic(
+            "PL022",
+            f"port '{end.name}' of {who(end.instance)} has {'no channel' if not count else f'{count} channels'}",
+            _place(end),
+            help=f"add [[channels]] {wanted} it in {view.kernel.manifest.path}"
+            if not count
+            else "a port has one channel",
+        )
+
+
+def fit(view: View) -> Iterator[Diagnostic]:
+    """What the producer hands over is what the consumer takes."""
+    for producer, consumer in view.channels():
+        for what, left, right in _differences(view, producer, consumer):
+            yield Diagnostic(
+                "PL021",
+                f"{what}: {left} at '{producer.name}' of {who(producer.instance)}, "
+                f"{right} at '{consumer.name}' of {who(consumer.instance)}",
+                _place(producer),
+                (_place(consumer),),
+                help="make one side declare what the other has",
+            )
+
+
+def _differences(view: View, a: End, b: End) -> Iterator[tuple[str, object, object]]:
+    pairs: list[tuple[str, object, object]] = [("memory spaces differ", a.port.space, b.port.space)]
+    if a.port.space == b.port.space == "register":
+        pairs += [
+            ("element types differ", a.port.element, b.port.element),
+            ("elements a thread differ", *(view.value(e.instance, e.port.count) for e in (a, b))),
+            ("layouts differ", *(view.layout(e.instance, e.port.layout) for e in (a, b))),
+        ]
+    elif a.port.space == b.port.space == "shared":
+        pairs += [
+            ("stage counts differ", *(view.value(e.instance, e.port.stages) for e in (a, b))),
+            ("parts of a stage differ in number", len(a.port.parts), len(b.port.parts)),
+        ]
+        for p, q in zip(a.port.parts, b.port.parts, strict=False):
+            title = f"part '{p.name}' differs in"
+            pairs += [
+                (f"{title} element type", p.element, q.element),
+                (f"{title} shape", _shape(view, a, p.shape), _shape(view, b, q.shape)),
+                (f"{title} swizzle", p.swizzle, q.swizzle),
+            ]
+    for what, left, right in pairs:
+        if left != right:
+            yield what, left, right
+
+
+def _shape(view: View, end: End, sizes: tuple[str, ...]) -> str:
+    return "x".join(str(view.value(end.instance, s)) for s in sizes)
+
+
+def order(view: View) -> Iterator[Diagnostic]:
+    """Registers are handed on within one role, to a later step."""
+    for producer, consumer in view.channels():
+        if producer.port.space != "register":
+            continue
+        left, right = view.role_of(producer.instance), view.role_of(consumer.instance)
+        if left != right:
+            yield Diagnostic(
+                "PL021",
+                f"'{producer.name}' hands registers to '{consumer.name}', and they run in roles "
+                f"'{left}' and '{right}'",
+                _place(producer),
+                (_place(consumer),),
+                help="run both as steps of one role",
+            )
+            continue
+        names = [i.name for i in view.role_instances(left)]
+        if names.index(producer.instance.name) > names.index(consumer.instance.name):
+            yield Diagnostic(
+                "PL021",
+                f"'{consumer.name}' reads registers before '{producer.name}' has written them",
+                _place(consumer),
+                (_place(producer),),
+                help=f"put '{producer.instance.name}' before '{consumer.instance.name}' in role '{left}'",
+            )
+
+
+def _place(end: End) -> Place:
+    return Place(end.instance.name, "ports", end.index)

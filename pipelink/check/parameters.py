@@ -1,0 +1,79 @@
+"""Rules on kernel parameters: global ports and the tensors behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipelink.abi import ELEMENT_BYTES
+from pipelink.diagnostics import Diagnostic, FilePlace, Place
+from pipelink.view import View, who
+
+
+def connected(view: View) -> Iterator[Diagnostic]:
+    """Every global port belongs to exactly one parameter, and every parameter names global ports."""
+    path = view.kernel.manifest.path
+    uses = [p for ports in view.kernel.manifest.parameters.values() for p in ports]
+    known = {end.name: end for end in view.ports("global")}
+    for name, ports in view.kernel.manifest.parameters.items():
+        for port in ports:
+            if port not in known:
+                yield Diagnostic(
+                    "PL016",
+                    f"parameter '{name}' names '{port}', which is no port in global memory",
+                    FilePlace(path, name),
+                    help=f"ports in global memory: {', '.join(known)}",
+                )
+    for name, end in known.items():
+        if uses.count(name) != 1:
+            yield Diagnostic(
+                "PL022",
+                f"port '{name}' of {who(end.instance)} has "
+                f"{'no parameter' if name not in uses else 'two parameters'}",
+                Place(end.instance.name, "ports", end.index),
+                help=f"name it once in [parameters] of {path}",
+            )
+
+
+def agree(view: View) -> Iterator[Diagnostic]:
+    """All users of one tensor see the same element type and shape."""
+    for name, ports in view.kernel.manifest.parameters.items():
+        ends = [e for e in map(view.end, ports) if e is not None]
+        for end in ends[1:]:
+            first = ends[0]
+            for what, left, right in (
+                ("element type", first.port.element, end.port.element),
+                ("shape", *(list(view.shape(e.instance, e.port.shape)) for e in (first, end))),
+            ):
+                if left != right:
+                    yield Diagnostic(
+                        "PL028",
+                        f"parameter '{name}' has {what} {left} for {who(first.instance)}, "
+                        f"{right} for {who(end.instance)}",
+                        Place(end.instance.name, "ports", end.index),
+                        (Place(first.instance.name, "ports", first.index),),
+                    )
+
+
+def boxes(view: View) -> Iterator[Diagnostic]:
+    """A bulk copy moves at most 256 elements a dimension, and a row fits the swizzle."""
+    limit = view.arch.box_size
+    for end in view.ports("global"):
+        if not end.port.box:
+            continue
+        box = [view.value(end.instance, s) for s in end.port.box]
+        place = Place(end.instance.name, "ports", end.index)
+        if max(box) > limit or min(box) < 1:
+            yield Diagnostic(
+                "PL027",
+                f"port '{end.name}' of {who(end.instance)} copies a box of {box}, a side is 1 to {limit}",
+                place,
+            )
+        row = box[-1] * ELEMENT_BYTES.get(end.port.element, 0)
+        if end.port.swizzle and row > end.port.swizzle:
+            yield Diagnostic(
+                "PL027",
+                f"port '{end.name}' of {who(end.instance)} copies rows of {row} bytes, "
+                f"a {end.port.swizzle}-byte swizzle takes {end.port.swizzle}",
+                place,
+                help=f"a box of {end.port.swizzle // ELEMENT_BYTES.get(end.port.element, 1)} columns",
+            )

@@ -1,0 +1,118 @@
+"""Rules on roles: steps, schedule, warps, registers, barriers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipelink.diagnostics import Diagnostic, FilePlace, Place
+from pipelink.view import View, who
+
+SETMAXNREG = (24, 256, 8)
+
+
+def steps(view: View) -> Iterator[Diagnostic]:
+    """Each step is an entry of its component, and stands in one role."""
+    path = view.kernel.manifest.path
+    seen: dict[str, str] = {}
+    for role in view.kernel.manifest.roles:
+        for name, entry in role.steps:
+            instance = view.kernel.instance(name)
+            found = view.entry(instance, entry)
+            if found is None or found[1].kind != "step":
+                known = ", ".join(e.name for e in instance.contract.entries if e.kind == "step")
+                yield Diagnostic(
+                    "PL016",
+                    f"role '{role.name}' runs '{name}.{entry}', and {who(instance)} has no such step",
+                    FilePlace(path, f"{name}.{entry}"),
+                    help=f"its steps: {known or 'none'}",
+                )
+            if seen.setdefault(name, role.name) != role.name:
+                yield Diagnostic(
+                    "PL023",
+                    f"{who(instance)} runs in role '{seen[name]}' and in role '{role.name}'",
+                    FilePlace(path, f"{name}.{entry}"),
+                    help="give one of the roles an instance of its own",
+                )
+
+
+def schedule(view: View) -> Iterator[Diagnostic]:
+    """One instance provides the tile schedule, by an entry that is one."""
+    name, entry = view.kernel.manifest.schedule
+    instance = view.kernel.instance(name)
+    found = view.entry(instance, entry)
+    if found is None or found[1].kind != "schedule":
+        offers = [
+            f"{i.name}.{e.name}"
+            for i in view.kernel.instances
+            for e in i.contract.entries
+            if e.kind == "schedule"
+        ]
+        yield Diagnostic(
+            "PL029",
+            f"{who(instance)} has no schedule '{entry}'",
+            FilePlace(view.kernel.manifest.path, "schedule"),
+            help=f"schedules in this kernel: {', '.join(offers) or 'none'}",
+        )
+
+
+def warps(view: View) -> Iterator[Diagnostic]:
+    """All steps of a role run on the same warps."""
+    for role in view.kernel.manifest.roles:
+        claims = [(i, c) for i in view.role_instances(role.name) if (c := view.claim(i, "warps"))]
+        for instance, (index, amount) in claims[1:]:
+            first, (first_index, first_amount) = claims[0]
+            if amount != first_amount:
+                yield Diagnostic(
+                    "PL023",
+                    f"role '{role.name}' has {first_amount} warps by {who(first)}, "
+                    f"and {amount} by {who(instance)}",
+                    Place(instance.name, "claims", index),
+                    (Place(first.name, "claims", first_index),),
+                    help="put the steps into roles of their own, or choose facts with which they agree",
+                )
+
+
+def register_values(view: View) -> Iterator[Diagnostic]:
+    low, high, step = SETMAXNREG
+    for instance, index, claim in view.claims("registers"):
+        amount = view.value(instance, claim.amount)
+        if low <= amount <= high and amount % step == 0:
+            continue
+        why = f"{amount} < {low}" if amount < low else f"{amount} > {high}" if amount > high else f"{amount} % {step} != 0"
+        nearest = max(low, min(high, -(-amount // step) * step))
+        yield Diagnostic(
+            "PL034",
+            f"{who(instance)} claims {amount} registers a thread: {why}",
+            Place(instance.name, "claims", index),
+            notes=(f"a role's registers are {low} to {high} in steps of {step}",),
+            help=f"claim {nearest}",
+        )
+
+
+def barrier_threads(view: View) -> Iterator[Diagnostic]:
+    """A named barrier that waits for more threads than its role has never opens."""
+    for instance, index, claim in view.claims("barrier"):
+        role = view.role_of(instance)
+        if not role:
+            continue
+        threads, have = view.value(instance, claim.amount), 32 * view.warps(role)
+        if threads > have or threads % 32 or threads <= 0:
+            yield Diagnostic(
+                "PL032",
+                f"barrier '{claim.name}' of {who(instance)} is for {threads} threads, "
+                f"its role '{role}' has {have}",
+                Place(instance.name, "claims", index),
+                help=f"claim it for {have} threads" if threads > have else "claim whole warps",
+            )
+
+
+def placed(view: View) -> Iterator[Diagnostic]:
+    """Every instance runs in a role, or it would be linked for nothing."""
+    for instance in view.kernel.instances:
+        if not view.role_of(instance) and instance.name != view.kernel.manifest.schedule[0]:
+            yield Diagnostic(
+                "PL016",
+                f"{who(instance)} stands in no role",
+                FilePlace(view.kernel.manifest.path, instance.name),
+                help="add one of its steps to a role, or remove the instance",
+            )

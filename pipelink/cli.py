@@ -1,0 +1,272 @@
+"""Arguments to passes, exit codes: 0 holds, 1 the input is at fault, 2 usage, 3 the tools failed."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pipelink.arch import ARCHES
+from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError
+
+if TYPE_CHECKING:
+    from pipelink.driver import Product, Sources
+    from pipelink.model import Kernel
+
+Call = Callable[[argparse.Namespace], int]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """One call of the command line; returns its exit code."""
+    args = _parser().parse_args(argv)
+    call: Call = args.call
+    try:
+        return call(args)
+    except InputError as error:
+        _report(args, error.diagnostics)
+        return 1
+    except ToolError as error:
+        print(f"pipelink: {error}\n{error.log}".rstrip(), file=sys.stderr)
+        return 3
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 3
+    except Exception:
+        traceback.print_exc()
+        print("pipelink: this is a fault of PipeLink itself", file=sys.stderr)
+        return 3
+
+
+def _report(args: argparse.Namespace, found: Sequence[Diagnostic]) -> None:
+    from pipelink.report.diagnostics import as_json, as_text
+    from pipelink.report.locate import locator
+
+    objects = getattr(args, "objects", None)
+    locate = locator(getattr(args, "manifest", None), objects)
+    if getattr(args, "format", "text") == "json":
+        print(as_json(found, locate))
+    else:
+        print(as_text(found, locate), end="", file=sys.stderr)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("pipelink", description="A linker for GPU kernel components.")
+    calls = parser.add_subparsers(metavar="CALL", required=True)
+    _compile_parser(calls)
+    for name, call, what in (
+        ("contract", _contract, "write the contract of an object"),
+        ("inspect", _inspect, "show the contract of an object"),
+    ):
+        sub = calls.add_parser(name, help=what)
+        sub.add_argument("object", type=Path)
+        sub.set_defaults(call=call)
+        if name == "contract":
+            sub.add_argument("-o", "--output", type=Path, required=True)
+        else:
+            _format(sub)
+    sub = _manifest_parser(calls, "plan", _plan, "decide everything, write the plan")
+    sub.add_argument("--contracts", action="store_true", help="read X.contract.json in place of X.o")
+    sub.add_argument("-o", "--output", type=Path, required=True)
+    sub = calls.add_parser("render", help="plan to glue")
+    sub.add_argument("plan", type=Path)
+    sub.add_argument("-o", "--output", type=Path, required=True)
+    sub.set_defaults(call=_render)
+    sub = _manifest_parser(calls, "check", _check, "read, resolve, check, place; nothing is written")
+    _format(sub)
+    sub = _manifest_parser(calls, "link", _link, "the whole line: objects and manifest to a cubin")
+    sub.add_argument("-o", "--output", type=Path, required=True)
+    sub.add_argument("--plan", type=Path, help="link by this plan")
+    sub.add_argument("--glue", type=Path, help="with --plan: the compiled glue")
+    sub.add_argument("--reproduce", type=Path, metavar="TAR", help="write all inputs of this link")
+    for name, call, what in (
+        ("verify", _verify, "build the control, compare every instruction"),
+        ("map", _map, "show who has which bytes, barriers, warps and registers"),
+    ):
+        sub = _manifest_parser(calls, name, call, what)
+        sub.add_argument("--root", type=Path, default=Path(), help="where the sources are")
+        _format(sub)
+    sub.add_argument("--verify", action="store_true", help="build the control too")
+    return parser
+
+
+def _format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--format", choices=("text", "json"), default="text")
+
+
+def _manifest_parser(
+    calls: argparse._SubParsersAction[argparse.ArgumentParser], name: str, call: Call, what: str
+) -> argparse.ArgumentParser:
+    sub = calls.add_parser(name, help=what)
+    sub.add_argument("manifest", type=Path)
+    sub.add_argument(
+        "--objects", type=Path, help="folder that object paths start from (the manifest's own if left out)"
+    )
+    sub.set_defaults(call=call)
+    return sub
+
+
+def _compile_parser(calls: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    sub = calls.add_parser("compile", help="one component, with the right flags of nvcc")
+    sub.add_argument("source", type=Path)
+    sub.add_argument("-o", "--output", type=Path, required=True)
+    sub.add_argument("--arch", required=True, metavar="ARCH", help=f"one of {', '.join(ARCHES)}")
+    sub.add_argument("-I", dest="include", action="append", default=[], metavar="DIR")
+    sub.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=VALUE]")
+    sub.add_argument("--depfile", type=Path, help="write the headers that were read, for make and ninja")
+    sub.add_argument("--lineinfo", action="store_true", help="let profilers show source lines")
+    sub.add_argument("--glue", action="store_true", help="the source is glue, the output a fatbin")
+    sub.add_argument("--ftz", action="store_true", help="flush denormals to zero")
+    sub.add_argument("--approximate-div", action="store_true")
+    sub.add_argument("--approximate-sqrt", action="store_true")
+    sub.add_argument("--no-fma", action="store_true", help="do not contract to fused multiply-add")
+    sub.set_defaults(call=_compile)
+
+
+def _compile(args: argparse.Namespace) -> int:
+    from pipelink import toolchain
+    from pipelink.abi import Build
+    from pipelink.floating import FloatingPoint
+    from pipelink.prelude import prelude
+
+    if args.arch not in ARCHES:
+        message = f"unknown target '{args.arch}'"
+        help_ = f"known targets: {', '.join(ARCHES)}"
+        raise InputError(Diagnostic("PL007", message, FilePlace("--arch"), help=help_))
+    mode = FloatingPoint(args.ftz, not args.approximate_div, not args.approximate_sqrt, not args.no_fma)
+    if args.glue:
+        toolchain.publish(args.output, toolchain.compile_glue(args.source, args.arch, mode))
+        return 0
+    build = Build(args.source.as_posix(), tuple(args.include), tuple(args.define))
+    options = toolchain.CompileOptions(
+        args.arch, tuple(args.include), tuple(args.define), mode, args.lineinfo, args.depfile
+    )
+    text = prelude(args.arch, mode.text(), build)
+    print(toolchain.compile_component(args.source, args.output, options, text), end="", file=sys.stderr)
+    return 0
+
+
+def _contract(args: argparse.Namespace) -> int:
+    from pipelink import contract, toolchain
+
+    toolchain.publish(args.output, contract.contract_text(args.object))
+    return 0
+
+
+def _inspect(args: argparse.Namespace) -> int:
+    from pipelink import contract
+
+    if args.format == "json":
+        print(contract.contract_text(args.object).decode())
+    else:
+        from pipelink.report.text import print_contract
+
+        print_contract(contract.read_object(args.object).contract)
+    return 0
+
+
+def _sources(args: argparse.Namespace, *, contracts: bool = False) -> Sources:
+    from pipelink.driver import Sources
+
+    if args.objects is None:
+        args.objects = args.manifest.parent
+    return Sources(args.objects, contracts)
+
+
+def _kernel(args: argparse.Namespace, *, contracts: bool = False) -> tuple[Kernel, Sources]:
+    from pipelink import driver
+
+    sources = _sources(args, contracts=contracts)
+    return driver.read(args.manifest, sources), sources
+
+
+def _plan(args: argparse.Namespace) -> int:
+    from pipelink import driver, toolchain
+
+    kernel, _ = _kernel(args, contracts=args.contracts)
+    toolchain.publish(args.output, driver.encode_plan(driver.plan(kernel)))
+    return 0
+
+
+def _render(args: argparse.Namespace) -> int:
+    from pipelink import driver, toolchain
+
+    toolchain.publish(args.output, driver.render_glue(driver.read_plan(args.plan)).encode())
+    return 0
+
+
+def _check(args: argparse.Namespace) -> int:
+    from pipelink import driver
+
+    kernel, _ = _kernel(args)
+    plan = driver.plan(kernel)
+    if args.format == "json":
+        print('{"diagnostics":[]}')
+    else:
+        print(f"{plan.kernel}: {len(plan.instances)} instances, {plan.threads} threads, "
+              f"{plan.shared_bytes} bytes of shared memory; everything agrees")
+    return 0
+
+
+def _link(args: argparse.Namespace) -> int:
+    from pipelink import driver
+
+    if (args.plan is None) != (args.glue is None) or (args.plan and args.reproduce):
+        print("pipelink link: --plan and --glue go together, without --reproduce", file=sys.stderr)
+        return 2
+    if args.plan:
+        sources = _sources(args)
+        plan = driver.read_plan(args.plan)
+        product = driver.link(plan, sources, driver.read_file(args.glue))
+        driver.write_product(product, args.output, {})
+        return 0
+    kernel, sources = _kernel(args)
+    product, glue = driver.build(kernel, sources, args.output)
+    extra = {".plan.json": driver.encode_plan(product.plan), ".glue.cu": product.glue.encode()}
+    driver.write_product(product, args.output, extra)
+    if args.reproduce:
+        from pipelink import reproduce, toolchain
+
+        toolchain.publish(args.reproduce, reproduce.archive(kernel, product, sources, glue))
+    return 0
+
+
+def _built(args: argparse.Namespace) -> tuple[Kernel, Product]:
+    """The kernel linked in a scratch folder: reading calls leave nothing behind."""
+    from pipelink import driver, toolchain
+
+    kernel, sources = _kernel(args)
+    with toolchain.scratch(sources.objects / kernel.manifest.kernel) as folder:
+        product, _ = driver.build(kernel, sources, folder / f"{kernel.manifest.kernel}.cubin")
+    return kernel, product
+
+
+def _compared(args: argparse.Namespace, kernel: Kernel, product: Product):  # type: ignore[no-untyped-def]
+    from pipelink import verify
+
+    return verify.verify(kernel, product, args.objects / f"{kernel.manifest.kernel}.cubin", args.root)
+
+
+def _verify(args: argparse.Namespace) -> int:
+    from pipelink.report.identity import as_json, as_text
+
+    kernel, product = _built(args)
+    comparison = _compared(args, kernel, product)
+    print(as_json(product, comparison) if args.format == "json" else as_text(product, comparison))
+    return 1 if comparison.differences else 0
+
+
+def _map(args: argparse.Namespace) -> int:
+    kernel, product = _built(args)
+    if args.format == "json":
+        from pipelink.report.map import encode_map
+
+        print(encode_map(product).decode(), end="")
+        return 0
+    from pipelink.report.text import print_map
+
+    print_map(product, _compared(args, kernel, product) if args.verify else None)
+    return 0

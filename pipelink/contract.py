@@ -1,0 +1,101 @@
+"""Notes to contracts: the reader of objects."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from pipelink import abi, elf
+from pipelink.diagnostics import Diagnostic, FilePlace, InputError
+from pipelink.model import Component
+
+_T = TypeVar("_T")
+
+
+def read_object(path: Path) -> Component:
+    """The component of an object, or one sentence why there is none."""
+    data = _read(path)
+    try:
+        notes = elf.read_notes(data)
+    except elf.ElfError as error:
+        raise _refuse("PL001", path, f"{path} is no component: {error}") from error
+    contracts = [text for kind, version, text in notes.records if _kind(path, kind, version) == abi.NOTE_CONTRACT]
+    places = [text for kind, _, text in notes.records if kind == abi.NOTE_PLACES]
+    if not contracts:
+        raise _refuse(
+            "PL002",
+            path,
+            f"{path} has no contract",
+            "state one with PIPELINK_COMPONENT and compile it with `pipelink compile`",
+        )
+    if len(contracts) > 1 or len(places) > 1:
+        raise _refuse("PL003", path, f"{path} has {len(contracts)} contracts, one object holds one component")
+    if not notes.has_device_code:
+        raise _refuse("PL001", path, f"{path} has a contract and no device code")
+    contract = decode_contract(path, contracts[0])
+    where = _decode(path, places[0], abi.Places) if places else None
+    return Component(str(path), contract, abi.fnv1a(contracts[0]), where)
+
+
+def read_contract_file(path: Path) -> Component:
+    """The component of a .contract.json; its lines are not known."""
+    text = _read(path)
+    return Component(str(path), decode_contract(path, text), abi.fnv1a(text), None)
+
+
+def contract_text(path: Path) -> bytes:
+    """The contract's own bytes, as in the note: the fingerprint is their hash."""
+    read_object(path)
+    records = elf.read_notes(path.read_bytes()).records
+    return next(text for kind, _, text in records if kind == abi.NOTE_CONTRACT)
+
+
+def decode_contract(path: Path, text: bytes) -> abi.Contract:
+    """A contract whose names are identifiers, unique in their lists."""
+    contract = _decode(path, text, abi.Contract)
+    for title, items in (
+        ("fact", contract.facts),
+        ("claim", contract.claims),
+        ("port", contract.ports),
+        ("entry", contract.entries),
+    ):
+        names = [item.name for item in items]
+        for name in names:
+            if not abi.IDENTIFIER.match(name):
+                raise _refuse("PL003", path, f"{path}: '{name[:80]}' is no name of a {title}")
+            if names.count(name) > 1:
+                raise _refuse("PL003", path, f"{path}: {title} '{name}' stands twice in the contract")
+    if not abi.IDENTIFIER.match(contract.component):
+        raise _refuse("PL003", path, f"{path}: '{contract.component[:80]}' is no name of a component")
+    return contract
+
+
+def _decode(path: Path, text: bytes, kind: type[_T]) -> _T:
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise _refuse("PL003", path, f"{path}: the contract's note is damaged: {error}") from error
+
+
+def _kind(path: Path, kind: int, version: int) -> int:
+    if version > abi.NOTE_VERSION:
+        raise _refuse(
+            "PL004",
+            path,
+            f"{path} has a contract of format {version}, this PipeLink reads up to {abi.NOTE_VERSION}",
+            "link it with a newer PipeLink",
+        )
+    return kind
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise _refuse("PL001", path, f"{path} can't be read: {(error.strerror or 'error').lower()}") from error
+
+
+def _refuse(code: str, path: Path, message: str, help_: str = "") -> InputError:
+    return InputError(Diagnostic(code, message, FilePlace(str(path)), help=help_))

@@ -1,0 +1,226 @@
+"""The line of passes.
+
+    read -> resolve -> check -> place -> render -> compile glue -> link -> audit -> report
+
+Each function is one stretch of it that the command line, SCons and tests call.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from pipelink import contract, toolchain
+from pipelink.audit import Audited, audit, refused
+from pipelink.check import check
+from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
+from pipelink.floating import FloatingPoint
+from pipelink.manifest import read_manifest
+from pipelink.model import Component, Instance, InstanceSpec, Kernel, Plan
+from pipelink.place.plan import place
+from pipelink.resolve import resolve
+from pipelink.view import View
+
+
+@dataclass(frozen=True)
+class Sources:
+    """Where the objects of a manifest are, and whether contracts alone are read."""
+
+    objects: Path
+    contracts: bool = False
+
+    def path(self, object_: str) -> Path:
+        path = self.objects / object_
+        return path.with_suffix(".contract.json") if self.contracts else path
+
+
+@dataclass(frozen=True)
+class Product:
+    """A linked kernel."""
+
+    plan: Plan
+    cubin: bytes
+    audited: Audited
+    glue: str = ""
+
+
+def read(manifest: Path, sources: Sources) -> Kernel:
+    """Objects and manifest to a kernel; what can't be read is fatal at once."""
+    spec = read_manifest(manifest)
+    components: dict[str, Component] = {}
+    faults: list[Diagnostic] = []
+    for instance in spec.instances:
+        try:
+            if instance.object not in components:
+                components[instance.object] = _component(instance, sources)
+        except InputError as error:
+            faults += error.diagnostics
+    checkpoint(faults)
+    checkpoint(_one_object_a_name(components))
+    return Kernel(
+        spec,
+        tuple(Instance(s.name, n, components[s.object]) for n, s in enumerate(spec.instances)),
+    )
+
+
+def _component(instance: InstanceSpec, sources: Sources) -> Component:
+    path = sources.path(instance.object)
+    return contract.read_contract_file(path) if sources.contracts else contract.read_object(path)
+
+
+def _one_object_a_name(components: dict[str, Component]) -> list[Diagnostic]:
+    first: dict[str, Component] = {}
+    faults = []
+    for component in components.values():
+        name = component.contract.component
+        other = first.setdefault(name, component)
+        if other is not component:
+            faults.append(
+                Diagnostic(
+                    "PL010",
+                    f"component {name} is in {other.path} of {other.contract.owner} "
+                    f"and in {component.path} of {component.contract.owner}",
+                    FilePlace(component.path),
+                    (FilePlace(other.path),),
+                    help="rename one of them, or use one object for both instances",
+                )
+            )
+    return faults
+
+
+def plan(kernel: Kernel) -> Plan:
+    """resolve, check, place: all decisions, or all errors."""
+    facts, listing = resolve(kernel)
+    view = View(kernel, facts)
+    check(view)
+    return place(view, listing)
+
+
+def encode_plan(plan_: Plan) -> bytes:
+    """A plan as JSON; equal plans give equal bytes."""
+    return msgspec.json.format(msgspec.json.encode(plan_), indent=2) + b"\n"
+
+
+def read_plan(path: Path) -> Plan:
+    """The plan of a file."""
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Plan)
+    except OSError as error:
+        message = f"{path} can't be read: {(error.strerror or 'error').lower()}"
+        raise InputError(Diagnostic("PL008", message, FilePlace(str(path)))) from error
+    except msgspec.DecodeError as error:
+        raise InputError(Diagnostic("PL008", f"{path} is no plan: {error}", FilePlace(str(path)))) from error
+
+
+def read_file(path: Path) -> bytes:
+    """The bytes of an input."""
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        message = f"{path} can't be read: {(error.strerror or 'error').lower()}"
+        raise InputError(Diagnostic("PL001", message, FilePlace(str(path)))) from error
+
+
+def render_glue(plan_: Plan) -> str:
+    """Plan to glue; the template engine is loaded only here."""
+    from pipelink.render import render
+
+    return render(plan_)
+
+
+def compile_glue(plan_: Plan, glue: str, beside: Path) -> bytes:
+    """Glue source to LTO-IR."""
+    with toolchain.scratch(beside) as folder:
+        source = folder / f"{plan_.kernel}.glue.cu"
+        source.write_text(glue)
+        return toolchain.compile_glue(source, plan_.target, FloatingPoint.parse(plan_.floating_point))
+
+
+def link(plan_: Plan, sources: Sources, glue: bytes) -> Product:
+    """link, audit: the cubin of a plan, from the objects that it was made for."""
+    inputs = []
+    for instance in {i.object: i for i in plan_.instances}.values():
+        path = sources.objects / instance.object
+        component = contract.read_object(path)
+        if component.fingerprint != instance.fingerprint:
+            raise InputError(
+                Diagnostic(
+                    "PL008",
+                    f"the plan of '{plan_.kernel}' was made with another contract of {instance.component} "
+                    f"of {instance.owner} than the one in {path}",
+                    FilePlace(str(path)),
+                    help="make the plan anew",
+                )
+            )
+        inputs.append((instance.object, path.read_bytes()))
+    try:
+        linked = toolchain.link(
+            [*inputs, ("glue", glue)], plan_.target, FloatingPoint.parse(plan_.floating_point)
+        )
+    except toolchain.LinkFailed as error:
+        raise refused(plan_, error.log) from error
+    return Product(plan_, linked.cubin, audit(plan_, linked.cubin, linked.log))
+
+
+def build(kernel: Kernel, sources: Sources, output: Path) -> tuple[Product, bytes]:
+    """The whole line from a kernel; the product and its compiled glue."""
+    plan_ = plan(kernel)
+    # Beyond this point nothing is decided any more.
+    glue = render_glue(plan_)
+    fatbin = compile_glue(plan_, glue, output)
+    product = link(plan_, sources, fatbin)
+    return Product(plan_, product.cubin, product.audited, glue), fatbin
+
+
+def metadata(product: Product) -> bytes:
+    """What the loader needs, as JSON."""
+    plan_ = product.plan
+    data = {
+        "pipelink": 1,
+        "kernel": plan_.kernel,
+        "entry": plan_.kernel,
+        "arch": plan_.target,
+        "minimum_driver": 13000,
+        "cubin_sha256": hashlib.sha256(product.cubin).hexdigest(),
+        "manifest": plan_.manifest,
+        "threads": plan_.threads,
+        "shared_bytes": plan_.shared_bytes,
+        "registers": product.audited.registers,
+        "grid": {"kind": "persistent", "blocks_per_sm": 1},
+        "facts": {f"{f.instance}.{f.name}": f.value for f in plan_.facts},
+        "arguments": plan_.arguments,
+        "parameters": [_parameter(p) for p in plan_.parameters],
+    }
+    return msgspec.json.format(msgspec.json.encode(data), indent=2) + b"\n"
+
+
+def _parameter(parameter: object) -> dict[str, object]:
+    fields: dict[str, object] = msgspec.to_builtins(parameter)
+    kept = {
+        "tensor_map": ("kind", "argument", "element", "shape", "box", "swizzle"),
+        "pointer": ("kind", "argument"),
+        "extent": ("kind", "name"),
+    }[str(fields["kind"])]
+    return {key: fields[key] for key in kept}
+
+
+def write_product(product: Product, output: Path, extra: dict[str, bytes]) -> None:
+    """All outputs of a link, each whole; `extra` maps suffixes to contents."""
+    from pipelink.report.map import encode_map
+
+    stem = output.with_suffix("")
+    files = {
+        **{Path(f"{stem}{suffix}"): data for suffix, data in extra.items()},
+        Path(f"{stem}.map.json"): encode_map(product),
+        Path(f"{stem}.json"): metadata(product),
+        output: product.cubin,
+    }
+    with toolchain.scratch(output) as folder:
+        for path, data in files.items():
+            (folder / path.name).write_bytes(data)
+        for path in files:
+            os.replace(folder / path.name, path)

@@ -1,0 +1,220 @@
+// What an owner includes: facts, claims, ports, and the contract that embeds them in the object.
+//
+// A contract is written once, as constant objects; the same objects are used in the code:
+//
+//     constexpr auto stages = pl::provides<"stages", 4>();
+//     constexpr auto run = pl::entry<"run">()(pl::tile, ...);
+//     constexpr auto contract = pl::contract<"my_loader", "my-team", "1.0.0">(stages, ..., run);
+//     PIPELINK_COMPONENT(my_loader, contract)
+//     PIPELINK_ENTRY(my_loader, run)(pl::Self self, const pl::Tile& tile, ...) {
+//         ... stages.at(self) ...
+//     }
+//
+// An owner's code stands in a namespace of its own, so that the control can hold all owners' sources.
+#pragma once
+
+#include <pipelink/claims.cuh>
+#include <pipelink/ports.cuh>
+#include <pipelink/ptx.cuh>
+
+#ifndef PIPELINK_TARGET
+#error "compile components with `pipelink compile`, which records the target and the build in the object"
+#endif
+
+namespace pipelink {
+
+// The tile that an entry works on, in an entry's list of arguments.
+struct TileArgument {
+    static constexpr const char* name = "tile";
+    using Argument = const Tile&;
+};
+inline constexpr TileArgument tile{};
+
+struct EntryTag {};
+struct Step {
+    static constexpr const char* kind = "step";
+    template <class... Arguments>
+    using Signature = void(Self, Arguments...);
+};
+// Sets the `index`-th tile of this block, or returns false after the last.
+struct Schedule {
+    static constexpr const char* kind = "schedule";
+    template <class... Arguments>
+    using Signature = bool(Self, int index, Tile&, Arguments...);
+};
+
+// A function that the glue calls: what it takes, in order, after the instance.
+template <Name name_, class Kind, class... Items>
+struct Entry : EntryTag {
+    static constexpr auto& name = name_.text;
+    using Signature = typename Kind::template Signature<typename Items::Argument...>;
+    int line;
+    constexpr explicit Entry(int at) : line(at) {}
+    static constexpr void describe(Writer& out) {
+        out.field("kind", Kind::kind);
+        out.key("arguments");
+        out.put('[');
+        ((out.separate(), out.quote(Items::name)), ...);
+        out.put(']');
+    }
+};
+template <Name name, class Kind>
+struct EntryMaker {
+    int line;
+    template <class... Items>
+    constexpr auto operator()(Items...) const {
+        return Entry<name, Kind, Items...>(line);
+    }
+};
+// A step of a role: called once a tile.
+template <Name name>
+constexpr auto entry(int line = __builtin_LINE()) {
+    return EntryMaker<name, Step>{line};
+}
+// The tile schedule of the kernel.
+template <Name name>
+constexpr auto schedule(int line = __builtin_LINE()) {
+    return EntryMaker<name, Schedule>{line};
+}
+
+template <class Tag, class Item>
+constexpr void write_item(Writer& out, const Item& item) {
+    if constexpr (std::is_base_of_v<Tag, Item>) {
+        out.separate();
+        out.put('{');
+        if constexpr (!std::is_base_of_v<RequirementTag, Item>) out.field("name", Item::name);
+        item.describe(out);
+        out.put('}');
+    }
+}
+template <class Tag, class... Items>
+constexpr void write_items(Writer& out, const char* key, const Items&... items) {
+    out.key(key);
+    out.put('[');
+    (write_item<Tag>(out, items), ...);
+    out.put(']');
+}
+template <class Tag, class Item>
+constexpr void write_line(Writer& out, const Item& item) {
+    if constexpr (std::is_base_of_v<Tag, Item>) {
+        out.separate();
+        out.number(item.line);
+    }
+}
+template <class Tag, class... Items>
+constexpr void write_lines(Writer& out, const char* key, const Items&... items) {
+    out.key(key);
+    out.put('[');
+    (write_line<Tag>(out, items), ...);
+    out.put(']');
+}
+
+// A contract as text: what goes into the plan, and apart from it where each line stands.
+struct Contract {
+    const char* component;
+    Writer terms;
+    Writer places;
+};
+
+template <Name component, Name owner, Name version, class... Items>
+consteval Contract contract(const Items&... items) {
+    Contract result{component.text, {}, {}};
+    Writer& out = result.terms;
+    out.put('{');
+    out.field("component", component.text);
+    out.field("owner", owner.text);
+    out.field("version", version.text);
+    out.field("target", PIPELINK_TARGET);
+    out.field("floating_point", PIPELINK_FLOATING_POINT);
+    out.key("toolchain");
+    out.put('[');
+    out.number(__CUDACC_VER_MAJOR__);
+    out.put(',');
+    out.number(__CUDACC_VER_MINOR__);
+    out.put(']');
+    write_items<FactTag>(out, "facts", items...);
+    write_items<RequirementTag>(out, "requires", items...);
+    write_items<ClaimTag>(out, "claims", items...);
+    write_items<PortTag>(out, "ports", items...);
+    write_items<EntryTag>(out, "entries", items...);
+    out.put('}');
+
+    Writer& places = result.places;
+    places.put('{');
+    places.field("component", component.text);
+    places.key("build");
+    places.put(PIPELINK_BUILD);
+    write_lines<FactTag>(places, "facts", items...);
+    write_lines<RequirementTag>(places, "requires", items...);
+    write_lines<ClaimTag>(places, "claims", items...);
+    write_lines<PortTag>(places, "ports", items...);
+    write_lines<EntryTag>(places, "entries", items...);
+    places.put('}');
+    return result;
+}
+
+// One record of .note.pipelink: an ELF note, name and description padded to four bytes.
+template <std::size_t size>
+struct alignas(4) Note {
+    std::uint32_t name_size = sizeof("PipeLink");
+    std::uint32_t description_size = size;
+    std::uint32_t type = 0;
+    char name[12] = "PipeLink";
+    char description[(size + 3) / 4 * 4]{};
+};
+inline constexpr std::uint32_t note_contract_v1 = 0x0101;
+inline constexpr std::uint32_t note_places_v1 = 0x0102;
+
+template <std::size_t size>
+consteval Note<size> note(std::uint32_t type, const Writer& text) {
+    Note<size> result{};
+    result.type = type;
+    for (std::size_t i = 0; i < size; ++i) result.description[i] = text.data[i];
+    return result;
+}
+
+consteval std::uint64_t hash_contract(const char* data, std::size_t size) {
+    return hash_bytes(data, size);
+}
+
+template <class Function>
+struct ResultOf;
+template <class Result, class... Arguments>
+struct ResultOf<Result(Arguments...)> {
+    using type = Result;
+};
+
+consteval bool same_text(const char* a, const char* b) {
+    while (*a && *a == *b) ++a, ++b;
+    return *a == *b;
+}
+
+}  // namespace pipelink
+
+// Notes are data of the host pass. The fingerprint is what the device pass sees: the glue compares
+// the two, and a contract that differs between them cannot link.
+#ifdef __CUDA_ARCH__
+#define PIPELINK_NOTE(id, kind, text)
+#else
+#define PIPELINK_NOTE(id, kind, text)                                                              \
+    __attribute__((section(".note.pipelink"), used, aligned(4))) static const pipelink::Note<      \
+        text.size>                                                                                 \
+        pipelink_note_##id = pipelink::note<text.size>(kind, text);
+#endif
+
+#define PIPELINK_COMPONENT(id, terms_)                                                             \
+    static_assert(pipelink::same_text(#id, terms_.component),                                      \
+                  "PIPELINK_COMPONENT and the contract name the component differently");           \
+    PIPELINK_NOTE(id, pipelink::note_contract_v1, terms_.terms)                                    \
+    PIPELINK_NOTE(id##_places, pipelink::note_places_v1, terms_.places)                            \
+    extern "C" __device__ std::uint64_t pipelink_fingerprint__##id() {                             \
+        constexpr std::uint64_t fingerprint =                                                      \
+            pipelink::hash_contract(terms_.terms.data, terms_.terms.size);                         \
+        return fingerprint;                                                                        \
+    }
+
+// Declares the entry with the type that the contract states; a definition that differs is an error.
+#define PIPELINK_ENTRY(id, entry)                                                                  \
+    extern "C" __device__ decltype(entry)::Signature pipelink__##id##__##entry;                    \
+    extern "C" __device__ pipelink::ResultOf<decltype(entry)::Signature>::type                     \
+        pipelink__##id##__##entry

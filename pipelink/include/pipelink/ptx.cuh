@@ -1,0 +1,24 @@
+// The few bare instructions that more than one owner needs; each is one PTX statement.
+// Source: PTX ISA, "Data Movement and Conversion Instructions: cp.async.bulk.tensor", "setmaxnreg".
+#pragma once
+
+#include <pipelink/abi.cuh>
+
+namespace pipelink {
+
+// Copies the box of `map` at element (x, y) to shared address `target`; completes on `mbarrier`.
+__device__ __forceinline__ void bulk_load_2d(std::uint32_t target, const TensorMap* map, int x,
+                                             int y, std::uint32_t mbarrier) {
+    asm volatile(
+        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "[%0], [%1, {%2, %3}], [%4];" ::"r"(target),
+        "l"(map), "r"(x), "r"(y), "r"(mbarrier)
+        : "memory");
+}
+
+// Hides the latency of a tensor map's first use.
+__device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
+    asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+}  // namespace pipelink

@@ -1,0 +1,92 @@
+// Text at compile time: names as template arguments, and the writer that a contract is built with.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace pipelink {
+
+// A string literal as a template argument.
+template <std::size_t N>
+struct Name {
+    char text[N]{};
+    consteval Name(const char (&source)[N]) {
+        for (std::size_t i = 0; i < N; ++i) text[i] = source[i];
+    }
+};
+
+// A fixed buffer that consteval code appends to; taken at its exact size in the end.
+template <std::size_t Capacity>
+struct Buffer {
+    char data[Capacity]{};
+    std::size_t size = 0;
+
+    constexpr void put(char c) { data[size++] = c; }
+    constexpr void put(const char* text) {
+        while (*text) put(*text++);
+    }
+    constexpr void number(long long value) {
+        char digits[20]{};
+        int count = 0;
+        unsigned long long rest = value < 0 ? 0ull - static_cast<unsigned long long>(value) : value;
+        do digits[count++] = static_cast<char>('0' + rest % 10);
+        while (rest /= 10);
+        if (value < 0) put('-');
+        while (count) put(digits[--count]);
+    }
+    // A JSON string; control characters do not occur in names, reasons and paths.
+    constexpr void quote(const char* text) {
+        put('"');
+        for (; *text; ++text) {
+            if (*text == '"' || *text == '\\') put('\\');
+            put(*text);
+        }
+        put('"');
+    }
+    constexpr void key(const char* name) {
+        separate();
+        quote(name);
+        put(':');
+    }
+    // A comma, unless this is the first member of an object or array.
+    constexpr void separate() {
+        if (size && data[size - 1] != '{' && data[size - 1] != '[') put(',');
+    }
+    constexpr void field(const char* name, const char* value) {
+        key(name);
+        quote(value);
+    }
+    constexpr void field(const char* name, long long value) {
+        key(name);
+        number(value);
+    }
+};
+
+inline constexpr std::size_t contract_capacity = 16384;
+using Writer = Buffer<contract_capacity>;
+
+// FNV-1a, 64 bits: slots are hashes of names, the fingerprint is the hash of a contract.
+constexpr std::uint64_t hash_bytes(const char* data, std::size_t size) {
+    std::uint64_t hash = 0xcbf29ce484222325ull;
+    for (std::size_t i = 0; i < size; ++i) {
+        hash ^= static_cast<unsigned char>(data[i]);
+        hash *= 0x100000001b3ull;
+    }
+    return hash;
+}
+
+template <Name name>
+inline constexpr std::uint64_t slot_of = hash_bytes(name.text, sizeof(name.text) - 1);
+
+// "port" and "part" to "port.part": the slot of one part of a port.
+template <Name port, Name part>
+consteval std::uint64_t part_slot() {
+    char text[sizeof(port.text) + sizeof(part.text)]{};
+    std::size_t size = 0;
+    for (std::size_t i = 0; port.text[i]; ++i) text[size++] = port.text[i];
+    text[size++] = '.';
+    for (std::size_t i = 0; part.text[i]; ++i) text[size++] = part.text[i];
+    return hash_bytes(text, size);
+}
+
+}  // namespace pipelink

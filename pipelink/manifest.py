@@ -1,0 +1,172 @@
+"""TOML to manifest; docs/manifest.md describes the keys."""
+
+from __future__ import annotations
+
+import difflib
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pipelink.abi import IDENTIFIER
+from pipelink.arch import ARCHES
+from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
+from pipelink.model import InstanceSpec, Manifest, RoleSpec
+
+_TOP = ("kernel", "target", "schedule", "facts", "instances", "roles", "channels", "parameters")
+_INSTANCE = ("object", "facts", "imports")
+_ROLE = ("name", "steps")
+_CHANNEL = ("from", "to")
+
+
+class _Reader:
+    """Collects every fault of one file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.faults: list[Diagnostic] = []
+
+    def fault(self, message: str, key: str = "", help_: str = "", code: str = "PL005") -> None:
+        place = FilePlace(str(self.path), key)
+        self.faults.append(Diagnostic(code, message, place, help=help_))
+
+    def keys(self, table: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+        for key in table:
+            if key in known:
+                continue
+            close = difflib.get_close_matches(key, known, 1)
+            help_ = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
+            self.fault(f"unknown key '{key}' in {where}", key, help_, "PL006")
+
+    def get(self, table: dict[str, Any], key: str, kind: type, where: str) -> Any:
+        value = table.get(key)
+        if value is None:
+            self.fault(f"{where} has no '{key}'", key)
+            return kind()
+        if not isinstance(value, kind):
+            self.fault(f"'{key}' of {where} is no {_KINDS[kind]}", key)
+            return kind()
+        return value
+
+    def pair(self, text: Any, where: str) -> tuple[str, str]:
+        parts = tuple(text.split(".")) if isinstance(text, str) else ()
+        if len(parts) != 2 or not all(map(IDENTIFIER.match, parts)):
+            self.fault(f"{text!r} in {where} is not of the form 'instance.name'")
+            return ("", "")
+        return (parts[0], parts[1])
+
+
+_KINDS = {str: "text", dict: "table", list: "array"}
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a file; all its faults at once."""
+    try:
+        table = tomllib.loads(path.read_text())
+    except OSError as error:
+        raise InputError(
+            Diagnostic("PL005", f"{path} can't be read: {(error.strerror or 'error').lower()}", FilePlace(str(path)))
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InputError(Diagnostic("PL005", f"{path} is no TOML: {error}", FilePlace(str(path)))) from error
+    reader = _Reader(path)
+    reader.keys(table, _TOP, "the manifest")
+    manifest = Manifest(
+        path=path.as_posix(),
+        kernel=_identifier(reader, reader.get(table, "kernel", str, "the manifest"), "kernel"),
+        target=_target(reader, reader.get(table, "target", str, "the manifest")),
+        facts=_facts(reader, table.get("facts", {}), "[facts]"),
+        instances=tuple(_instances(reader, reader.get(table, "instances", dict, "the manifest"))),
+        roles=tuple(_roles(reader, reader.get(table, "roles", list, "the manifest"))),
+        channels=tuple(_channels(reader, table.get("channels", []))),
+        schedule=reader.pair(reader.get(table, "schedule", str, "the manifest"), "schedule"),
+        parameters=_parameters(reader, reader.get(table, "parameters", dict, "the manifest")),
+    )
+    _references(reader, manifest)
+    checkpoint(reader.faults)
+    return manifest
+
+
+def _identifier(reader: _Reader, name: str, key: str) -> str:
+    if name and not IDENTIFIER.match(name):
+        reader.fault(f"'{name}' is no name of a {key}: letters, digits and '_' only", key)
+    return name
+
+
+def _target(reader: _Reader, target: str) -> str:
+    if target and target not in ARCHES:
+        close = difflib.get_close_matches(target, ARCHES, 1)
+        help_ = f"did you mean '{close[0]}'?" if close else f"known targets: {', '.join(ARCHES)}"
+        reader.fault(f"unknown target '{target}'", "target", help_, "PL007")
+    return target
+
+
+def _facts(reader: _Reader, table: Any, where: str) -> dict[str, int]:
+    if not isinstance(table, dict):
+        reader.fault(f"{where} is no table")
+        return {}
+    for name, value in table.items():
+        if not isinstance(value, int):
+            reader.fault(f"'{name}' in {where} is no integer", name)
+    return {name: int(value) for name, value in table.items() if isinstance(value, int)}
+
+
+def _instances(reader: _Reader, table: dict[str, Any]) -> Iterable[InstanceSpec]:
+    for name, body in table.items():
+        where = f"[instances.{name}]"
+        _identifier(reader, name, "instance")
+        if not isinstance(body, dict):
+            reader.fault(f"{where} is no table", name)
+            continue
+        reader.keys(body, _INSTANCE, where)
+        yield InstanceSpec(
+            name,
+            reader.get(body, "object", str, where),
+            _facts(reader, body.get("facts", {}), f"facts of {where}"),
+            {str(k): str(v) for k, v in body.get("imports", {}).items()},
+        )
+
+
+def _roles(reader: _Reader, rows: list[Any]) -> Iterable[RoleSpec]:
+    for row in rows:
+        reader.keys(row, _ROLE, "[[roles]]")
+        name = _identifier(reader, reader.get(row, "name", str, "[[roles]]"), "role")
+        steps = reader.get(row, "steps", list, f"role '{name}'")
+        yield RoleSpec(name, tuple(reader.pair(step, f"role '{name}'") for step in steps))
+
+
+def _channels(reader: _Reader, rows: list[Any]) -> Iterable[tuple[str, str]]:
+    for row in rows:
+        reader.keys(row, _CHANNEL, "[[channels]]")
+        ends = [reader.get(row, key, str, "[[channels]]") for key in _CHANNEL]
+        for end in ends:
+            reader.pair(end, "[[channels]]")
+        yield (ends[0], ends[1])
+
+
+def _parameters(reader: _Reader, table: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+    result = {}
+    for name, ports in table.items():
+        _identifier(reader, name, "parameter")
+        rows = [ports] if isinstance(ports, str) else ports
+        if not isinstance(rows, list):
+            reader.fault(f"parameter '{name}' is no port and no array of ports", name)
+            continue
+        for port in rows:
+            reader.pair(port, f"parameter '{name}'")
+        result[name] = tuple(map(str, rows))
+    return result
+
+
+def _references(reader: _Reader, manifest: Manifest) -> None:
+    """Every instance that the manifest speaks of is one of its instances."""
+    known = {i.name for i in manifest.instances}
+    uses = [(instance, f"role '{r.name}'") for r in manifest.roles for instance, _ in r.steps]
+    uses += [(end.split(".")[0], "[[channels]]") for channel in manifest.channels for end in channel]
+    uses += [(p.split(".")[0], f"parameter '{n}'") for n, ports in manifest.parameters.items() for p in ports]
+    uses += [(manifest.schedule[0], "schedule")]
+    for name, where in uses:
+        if name and name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            help_ = f"did you mean '{close[0]}'?" if close else f"instances: {', '.join(sorted(known))}"
+            reader.fault(f"{where} names instance '{name}', which does not exist", name, help_)

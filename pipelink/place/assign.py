@@ -1,0 +1,307 @@
+"""From a checked view to placements: warps, registers, shared memory, barriers; every misfit at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipelink.abi import ELEMENT_BYTES
+from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where, checkpoint
+from pipelink.model import BarrierPlan, Instance, MbarrierPlan, Region
+from pipelink.place.barriers import BarrierNeed, place_barriers
+from pipelink.place.memory import SWIZZLE_ALIGN, Need, place_memory
+from pipelink.place.registers import (
+    RoleNeed,
+    excess,
+    largest_fitting,
+    launch_registers,
+    pool,
+)
+from pipelink.view import End, View, who
+
+
+@dataclass(frozen=True)
+class Ring:
+    """A shared-memory channel: its regions and barriers are named after the producer's port."""
+
+    producer: End
+    consumer: End
+    stages: int
+
+    @property
+    def name(self) -> str:
+        return self.producer.name
+
+
+@dataclass(frozen=True)
+class RolePlace:
+    """A role's warps; registers where setmaxnreg is used."""
+
+    name: str
+    first_warp: int
+    warps: int
+    registers: int | None
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """All placements of a kernel."""
+
+    threads: int
+    launch_registers: int
+    shared_bytes: int
+    roles: tuple[RolePlace, ...]
+    rings: tuple[Ring, ...]
+    regions: tuple[Region, ...]
+    mbarriers: tuple[MbarrierPlan, ...]
+    barriers: tuple[BarrierPlan, ...]
+
+
+@dataclass(frozen=True)
+class _Wanted:
+    """A region with what the map and a diagnostic say of it."""
+
+    need: Need
+    owners: tuple[str, ...]
+    reason: str
+    place: Where
+    arrivals: int = 0
+
+
+def assign(view: View) -> Assignment:
+    """Places everything; raises with every resource that does not fit."""
+    faults: list[Diagnostic] = []
+    roles, launch = _roles(view, faults)
+    rings = tuple(_rings(view))
+    wanted = [*_ring_regions(view, rings), *_claimed_regions(view), *_mbarrier_regions(view, rings)]
+    offsets, end = place_memory([w.need for w in wanted])
+    if end > view.arch.shared_per_block:
+        faults.append(_too_much_memory(view, wanted, end, rings))
+    barriers = _barriers(view, faults)
+    checkpoint(faults)
+    return Assignment(
+        threads=32 * sum(r.warps for r in roles),
+        launch_registers=launch,
+        shared_bytes=end,
+        roles=roles,
+        rings=rings,
+        regions=tuple(
+            Region(w.need.name, w.owners, offsets[w.need.name], w.need.bytes, w.need.align, w.reason)
+            for w in wanted
+            if not w.arrivals
+        ),
+        mbarriers=tuple(
+            MbarrierPlan(w.need.name, w.owners, offsets[w.need.name], w.need.bytes // 8, w.arrivals, w.reason)
+            for w in wanted
+            if w.arrivals
+        ),
+        barriers=barriers,
+    )
+
+
+def _roles(view: View, faults: list[Diagnostic]) -> tuple[tuple[RolePlace, ...], int]:
+    arch = view.arch
+    names = [r.name for r in view.kernel.manifest.roles]
+    warps = {name: view.warps(name) for name in names}
+    threads = 32 * sum(warps.values())
+    if not 0 < threads <= arch.threads_per_block:
+        listing = ", ".join(f"{n} {32 * w}" for n, w in warps.items())
+        faults.append(
+            Diagnostic(
+                "PL033",
+                f"the roles have {threads} threads ({listing}), a block of {arch.name} has "
+                f"1 to {arch.threads_per_block}",
+                FilePlace(view.kernel.manifest.path, "roles"),
+            )
+        )
+        return (), 0
+    launch = launch_registers(arch, threads)
+    claims = {name: _register_claim(view, name) for name in names}
+    moves = arch.setmaxnreg and len(names) > 1 and all(w % 4 == 0 for w in warps.values())
+    if moves and all(claims.values()):
+        needs = [RoleNeed(n, 32 * warps[n], c[2]) for n, c in claims.items() if c]
+        if excess(arch, needs) > 0:
+            faults.append(_too_many_registers(view, needs))
+    else:
+        faults += [_above_launch(n, c, launch, threads) for n, c in claims.items() if c and c[2] > launch]
+    first, placed = 0, []
+    for name in names:
+        claim = claims[name]
+        registers = claim[2] if moves and claim and all(claims.values()) else None
+        placed.append(RolePlace(name, first, warps[name], registers))
+        first += warps[name]
+    return tuple(placed), launch
+
+
+def _register_claim(view: View, role: str) -> tuple[Instance, int, int] | None:
+    """The largest register claim of a role's steps: (instance, index, registers)."""
+    found = [(i, *c) for i in view.role_instances(role) if (c := view.claim(i, "registers"))]
+    return max(found, key=lambda f: f[2], default=None)
+
+
+def _claim_places(view: View, needs: list[RoleNeed]) -> list[Where]:
+    claims = [_register_claim(view, n.name) for n in needs]
+    return [Place(c[0].name, "claims", c[1], f"{c[2]} registers a thread") for c in claims if c]
+
+
+def _too_many_registers(view: View, needs: list[RoleNeed]) -> Diagnostic:
+    arch = view.arch
+    threads = sum(n.threads for n in needs)
+    total = sum(n.threads * n.registers for n in needs)
+    listing = " + ".join(f"{n.threads} x {n.registers} ({n.name})" for n in needs)
+    fits = [(n, largest_fitting(arch, needs, n.name)) for n in needs]
+    offers = [f"{n.name} with {f}" for n, f in fits if f]
+    places = _claim_places(view, needs)
+    return Diagnostic(
+        "PL031",
+        f"the roles claim {total} registers, the pool has {pool(arch, threads)}: {listing}",
+        places[0],
+        tuple(places[1:]),
+        notes=(
+            f"a launch of {threads} threads has {launch_registers(arch, threads)} registers a thread, "
+            f"{pool(arch, threads)} in all",
+        ),
+        help=f"what fits: {' or '.join(offers)}" if offers else "use fewer roles or smaller tiles",
+    )
+
+
+def _above_launch(
+    role: str, claim: tuple[Instance, int, int], launch: int, threads: int
+) -> Diagnostic:
+    instance, index, registers = claim
+    return Diagnostic(
+        "PL031",
+        f"role '{role}' needs {registers} registers a thread by {who(instance)}, a launch of {threads} "
+        f"threads has {launch}",
+        Place(instance.name, "claims", index),
+        help="registers move between roles only if each role is of whole warpgroups and claims registers",
+    )
+
+
+def _rings(view: View) -> Iterator[Ring]:
+    for producer, consumer in view.channels():
+        if producer.port.space == "shared":
+            yield Ring(producer, consumer, view.value(producer.instance, producer.port.stages))
+
+
+def _ring_regions(view: View, rings: tuple[Ring, ...]) -> Iterator[_Wanted]:
+    for ring in rings:
+        end = ring.producer
+        for part in end.port.parts:
+            sizes = [view.value(end.instance, s) for s in part.shape]
+            size = ELEMENT_BYTES[part.element]
+            for side in sizes:
+                size *= side
+            align = SWIZZLE_ALIGN[part.swizzle]
+            yield _Wanted(
+                Need(f"{ring.name}.{part.name}", size * ring.stages, align),
+                (end.instance.name, ring.consumer.instance.name),
+                f"{ring.stages} stages of {'x'.join(map(str, sizes))} {part.element}, "
+                + (f"{part.swizzle}-byte swizzle" if part.swizzle else "not swizzled"),
+                Place(end.instance.name, "ports", end.index, f"{size * ring.stages} bytes"),
+            )
+
+
+def _claimed_regions(view: View) -> Iterator[_Wanted]:
+    for instance, index, claim in view.claims("shared"):
+        size = view.value(instance, claim.amount)
+        yield _Wanted(
+            Need(f"{instance.name}.{claim.name}", size, claim.align),
+            (instance.name,),
+            f"claimed as {claim.amount}",
+            Place(instance.name, "claims", index, f"{size} bytes"),
+        )
+
+
+def _mbarrier_regions(view: View, rings: tuple[Ring, ...]) -> Iterator[_Wanted]:
+    for ring in rings:
+        owners = (ring.producer.instance.name, ring.consumer.instance.name)
+        for what, end in (("full", ring.producer), ("empty", ring.consumer)):
+            arrivals = view.value(end.instance, end.port.arrivals)
+            yield _Wanted(
+                Need(f"{ring.name}.{what}", 8 * ring.stages, 8),
+                owners,
+                f"{ring.stages} stages, {arrivals} arrivals by {end.instance.name}",
+                Place(end.instance.name, "ports", end.index),
+                arrivals,
+            )
+    for instance, index, claim in view.claims("mbarrier"):
+        arrivals = view.value(instance, claim.arrivals)
+        yield _Wanted(
+            Need(f"{instance.name}.{claim.name}", 8 * view.value(instance, claim.amount), 8),
+            (instance.name,),
+            f"{arrivals} arrivals, as claimed",
+            Place(instance.name, "claims", index),
+            arrivals,
+        )
+
+
+def _too_much_memory(
+    view: View, wanted: list[_Wanted], end: int, rings: tuple[Ring, ...]
+) -> Diagnostic:
+    limit = view.arch.shared_per_block
+    largest = sorted(wanted, key=lambda w: (-w.need.bytes, w.need.name))[:4]
+    notes = tuple(f"{w.need.name}: {w.need.bytes} bytes, {w.reason}" for w in largest)
+    help_ = "claim less"
+    if rings:
+        ring = max(rings, key=lambda r: sum(_bytes_of(wanted, r)))
+        stage = sum(_bytes_of(wanted, ring)) // ring.stages + 16
+        fits = (limit - (end - stage * ring.stages)) // stage
+        if fits >= 1:
+            help_ = f"at most {fits} stages of '{ring.name}' fit beside the rest"
+        else:
+            help_ = f"no stage of '{ring.name}' fits beside the rest; choose smaller tiles"
+    return Diagnostic(
+        "PL030",
+        f"the kernel needs {end} bytes of shared memory, a block of {view.arch.name} has {limit}",
+        largest[0].place,
+        tuple(dict.fromkeys(w.place for w in largest[1:])),
+        notes=notes,
+        help=help_,
+    )
+
+
+def _bytes_of(wanted: list[_Wanted], ring: Ring) -> list[int]:
+    return [
+        w.need.bytes for w in wanted if w.need.name.startswith(f"{ring.name}.") and not w.arrivals
+    ]
+
+
+def _barriers(view: View, faults: list[Diagnostic]) -> tuple[BarrierPlan, ...]:
+    claims = {f"{i.name}.{c.name}": (i, n, c) for i, n, c in view.claims("barrier")}
+    ids, failed = place_barriers(
+        [BarrierNeed(name, c.fixed) for name, (_, _, c) in claims.items()], view.arch.named_barriers
+    )
+    last = view.arch.named_barriers - 1
+    for name in failed:
+        instance, index, claim = claims[name]
+        place = Place(instance.name, "claims", index)
+        if claim.fixed is None:
+            message = f"no named barrier is left for '{claim.name}' of {who(instance)}"
+            faults.append(Diagnostic("PL032", message, place, notes=(f"a block has {last + 1}, id 0 is __syncthreads()",)))
+        elif not 0 < claim.fixed <= last:
+            message = f"barrier '{claim.name}' of {who(instance)} is fixed to {claim.fixed}, ids are 1 to {last}"
+            faults.append(Diagnostic("PL032", message, place, help="leave the id to the link"))
+        else:
+            other = next(n for n, i in ids.items() if i == claim.fixed)
+            owner, other_index, _ = claims[other]
+            faults.append(
+                Diagnostic(
+                    "PL032",
+                    f"barrier {claim.fixed} is fixed by {who(owner)} and by {who(instance)}",
+                    place,
+                    (Place(owner.name, "claims", other_index),),
+                    help="leave one of the ids to the link",
+                )
+            )
+    return tuple(
+        BarrierPlan(
+            ids[name],
+            i.name,
+            c.name,
+            view.value(i, c.amount),
+            "fixed by its owner" if c.fixed is not None else "first free id",
+        )
+        for name, (i, _, c) in claims.items()
+        if name in ids
+    )

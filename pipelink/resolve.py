@@ -1,0 +1,239 @@
+"""Facts to a fixed point: every fact gets one value and one provider.
+
+An import takes the value of the nearest provider, over channels. The kernel's own facts (the
+manifest's [facts]) reach everybody. So two pipelines of the same components can stand in one kernel,
+each with values of its own.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+
+from pipelink import expression
+from pipelink.abi import Fact
+from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where, checkpoint
+from pipelink.model import FactValue, Instance, Kernel
+
+KERNEL = "kernel"
+_FAR = 1 << 20
+
+Facts = dict[str, dict[str, int]]
+
+
+def resolve(kernel: Kernel) -> tuple[Facts, tuple[FactValue, ...]]:
+    """Each instance's facts by name, and the list of all with their providers."""
+    faults: list[Diagnostic] = []
+    faults += _manifest_values(kernel)
+    providers = {}
+    for instance, index, fact in _facts(kernel, "imports"):
+        found = _provider(kernel, instance, index, fact)
+        if isinstance(found, Diagnostic):
+            faults.append(found)
+        else:
+            providers[instance.name, fact.name] = found
+    checkpoint(faults)
+    values, faults = _fixed_point(kernel, providers)
+    checkpoint(faults)
+    checkpoint(_sets(kernel, values, providers))
+    return values, tuple(_listing(kernel, values, providers))
+
+
+def _facts(kernel: Kernel, *kinds: str) -> Iterator[tuple[Instance, int, Fact]]:
+    for instance in kernel.instances:
+        for index, fact in enumerate(instance.contract.facts):
+            if fact.kind in kinds:
+                yield instance, index, fact
+
+
+def _manifest_values(kernel: Kernel) -> Iterator[Diagnostic]:
+    """The manifest sets facts that their owners leave to it, and the kernel's own, once each."""
+    path = kernel.manifest.path
+    for instance in kernel.instances:
+        spec = next(s for s in kernel.manifest.instances if s.name == instance.name)
+        known = {f.name: (i, f) for i, f in enumerate(instance.contract.facts)}
+        for name, value in spec.facts.items():
+            index, fact = known.get(name, (0, None))
+            if fact is None or fact.kind != "chooses":
+                choices = ", ".join(f.name for f in instance.contract.facts if f.kind == "chooses")
+                yield Diagnostic(
+                    "PL016",
+                    f"the manifest sets '{name}' of instance '{instance.name}', "
+                    f"which {instance.contract.component} does not leave to it",
+                    FilePlace(path, name),
+                    (Place(instance.name, "facts", index),) if fact else (),
+                    help=f"facts to set: {choices or 'none'}",
+                )
+            elif value not in fact.values:
+                yield _outside(fact, value, FilePlace(path, name), instance, index)
+        for name in spec.imports:
+            if known.get(name, (0, None))[1] is None or known[name][1].kind != "imports":
+                yield Diagnostic(
+                    "PL016", f"instance '{instance.name}' does not import '{name}'", FilePlace(path, name)
+                )
+    for instance, index, fact in _facts(kernel, "provides", "chooses", "derives"):
+        if fact.name in kernel.manifest.facts:
+            yield Diagnostic(
+                "PL012",
+                f"fact '{fact.name}' is fixed by the kernel and by instance '{instance.name}'",
+                FilePlace(path, fact.name),
+                (Place(instance.name, "facts", index),),
+                help=f"remove '{fact.name}' from [facts]",
+            )
+
+
+def _outside(fact: Fact, value: int, where: Where, instance: Instance, index: int) -> Diagnostic:
+    return Diagnostic(
+        "PL013",
+        f"'{fact.name}' = {value}, and instance '{instance.name}' ({instance.contract.component} of "
+        f"{instance.contract.owner}) supports {', '.join(map(str, sorted(fact.values)))}",
+        where,
+        (Place(instance.name, "facts", index),),
+        help=f"the nearest supported value is {min(fact.values, key=lambda v: abs(v - value))}",
+    )
+
+
+def _distances(kernel: Kernel, start: str) -> dict[str, int]:
+    """Channels from `start` to each instance that it is connected with."""
+    edges: dict[str, set[str]] = {}
+    for left, right in kernel.manifest.channels:
+        a, b = left.split(".")[0], right.split(".")[0]
+        edges.setdefault(a, set()).add(b)
+        edges.setdefault(b, set()).add(a)
+    found, queue = {start: 0}, deque([start])
+    while queue:
+        name = queue.popleft()
+        for other in sorted(edges.get(name, ())):
+            if other not in found:
+                found[other] = found[name] + 1
+                queue.append(other)
+    return found
+
+
+def _provider(kernel: Kernel, instance: Instance, index: int, fact: Fact) -> str | Diagnostic:
+    """The instance that provides an import, or why there is none."""
+    place = Place(instance.name, "facts", index)
+    who = f"{instance.contract.component} of {instance.contract.owner} (instance '{instance.name}')"
+    offers = [
+        (other, i)
+        for other, i, f in _facts(kernel, "provides", "chooses", "derives")
+        if f.name == fact.name and other.name != instance.name
+    ]
+    spec = next(s for s in kernel.manifest.instances if s.name == instance.name)
+    if fact.name in spec.imports:
+        wired = spec.imports[fact.name]
+        if wired in {o.name for o, _ in offers}:
+            return wired
+        return Diagnostic(
+            "PL011",
+            f"instance '{instance.name}' takes '{fact.name}' from '{wired}', which does not provide it",
+            FilePlace(kernel.manifest.path, fact.name),
+            (place,),
+        )
+    if fact.name in kernel.manifest.facts:
+        return KERNEL
+    if not offers:
+        return Diagnostic(
+            "PL011",
+            f"nobody provides '{fact.name}', which {who} imports",
+            place,
+            help=f"add an instance that provides '{fact.name}', or set it in [facts] of {kernel.manifest.path}",
+        )
+    distance = _distances(kernel, instance.name)
+    nearest = min(distance.get(o.name, _FAR) for o, _ in offers)
+    near = [(o, i) for o, i in offers if distance.get(o.name, _FAR) == nearest]
+    if len(near) == 1:
+        return near[0][0].name
+    names = " and ".join(f"'{o.name}'" for o, _ in near)
+    return Diagnostic(
+        "PL012",
+        f"'{fact.name}', which {who} imports, is provided by {names}",
+        place,
+        tuple(Place(o.name, "facts", i) for o, i in near),
+        help=f"name one: [instances.{instance.name}] imports = {{ {fact.name} = \"{near[0][0].name}\" }}",
+    )
+
+
+def _fixed_point(
+    kernel: Kernel, providers: Mapping[tuple[str, str], str]
+) -> tuple[Facts, list[Diagnostic]]:
+    chosen = {s.name: s.facts for s in kernel.manifest.instances}
+    values: Facts = {i.name: {} for i in kernel.instances}
+    values[KERNEL] = dict(kernel.manifest.facts)
+    for instance, _, fact in _facts(kernel, "provides", "chooses"):
+        values[instance.name][fact.name] = chosen[instance.name].get(fact.name, fact.values[0])
+    open_facts = list(_facts(kernel, "imports", "derives"))
+    while True:
+        left = []
+        for instance, index, fact in open_facts:
+            own = values[instance.name]
+            if fact.kind == "imports":
+                value = values[providers[instance.name, fact.name]].get(fact.name)
+                if value is not None:
+                    own[fact.name] = value
+                    continue
+            else:
+                try:
+                    if expression.names(fact.value) <= own.keys():
+                        own[fact.name] = expression.evaluate(fact.value, own)
+                        continue
+                except expression.ExpressionError as error:
+                    place = Place(instance.name, "facts", index)
+                    return values, [Diagnostic("PL015", f"fact '{fact.name}': {error}", place)]
+            left.append((instance, index, fact))
+        if len(left) == len(open_facts):
+            return values, [_stuck(left)] if left else []
+        open_facts = left
+
+
+def _stuck(left: list[tuple[Instance, int, Fact]]) -> Diagnostic:
+    """Some derived facts have no value: a name that the contract lacks, or a cycle."""
+    for instance, index, fact in left:
+        if fact.kind == "derives":
+            unknown = expression.names(fact.value) - {f.name for f in instance.contract.facts}
+            if unknown:
+                return Diagnostic(
+                    "PL016",
+                    f"fact '{fact.name}' of instance '{instance.name}' reads '{sorted(unknown)[0]}', "
+                    "which its contract does not name",
+                    Place(instance.name, "facts", index),
+                )
+    names = ", ".join(sorted(f"{i.name}.{f.name}" for i, _, f in left))
+    return Diagnostic(
+        "PL014",
+        f"these facts need each other: {names}",
+        Place(left[0][0].name, "facts", left[0][1]),
+        tuple(Place(i.name, "facts", n) for i, n, _ in left[1:]),
+    )
+
+
+def _sets(
+    kernel: Kernel, values: Facts, providers: Mapping[tuple[str, str], str]
+) -> list[Diagnostic]:
+    """An import that is dispatched over a set has a value of that set."""
+    faults = []
+    for instance, index, fact in _facts(kernel, "imports"):
+        value = values[instance.name][fact.name]
+        if fact.values and value not in fact.values:
+            here = Place(instance.name, "facts", index)
+            fault = _outside(fact, value, here, instance, index)
+            other = _place_of(kernel, providers[instance.name, fact.name], fact.name)
+            faults.append(Diagnostic(fault.code, fault.message, here, (other,), help=fault.help))
+    return faults
+
+
+def _place_of(kernel: Kernel, provider: str, fact: str) -> Where:
+    if provider == KERNEL:
+        return FilePlace(kernel.manifest.path, fact)
+    facts = kernel.instance(provider).contract.facts
+    return Place(provider, "facts", next(i for i, f in enumerate(facts) if f.name == fact))
+
+
+def _listing(
+    kernel: Kernel, values: Facts, providers: Mapping[tuple[str, str], str]
+) -> Iterator[FactValue]:
+    for name, value in sorted(kernel.manifest.facts.items()):
+        yield FactValue(KERNEL, name, "provides", value, KERNEL)
+    for instance, _, fact in _facts(kernel, "provides", "chooses", "derives", "imports"):
+        provider = providers.get((instance.name, fact.name), instance.name)
+        yield FactValue(instance.name, fact.name, fact.kind, values[instance.name][fact.name], provider)

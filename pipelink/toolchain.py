@@ -1,0 +1,212 @@
+"""nvcc, nvJitLink and the disassembler: the only importer of subprocess and the CUDA bindings.
+
+The toolchain is the one of the `nvidia` wheels beside PipeLink. An installed CUDA toolkit is used only
+where PIPELINK_CUDA_HOME names it. The link is nvJitLink, never the driver.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError
+from pipelink.floating import FloatingPoint
+from pipelink.resources import include_dir
+
+STANDARD = ("-std=c++20", "-O3", "-DNDEBUG")
+
+
+@dataclass(frozen=True)
+class Linked:
+    """A cubin and what the linker said."""
+
+    cubin: bytes
+    log: str
+
+
+class LinkFailed(Exception):
+    """nvJitLink refused; `log` is what it said."""
+
+    def __init__(self, log: str) -> None:
+        super().__init__(log)
+        self.log = log
+
+
+def cuda_home() -> Path:
+    """The folder with bin/nvcc."""
+    asked = os.environ.get("PIPELINK_CUDA_HOME")
+    if asked:
+        return Path(asked)
+    spec = importlib.util.find_spec("nvidia")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        for home in sorted(Path(folder).glob("cu*"), reverse=True):
+            if (home / "bin" / "nvcc").exists():
+                return home
+    raise ToolError("there is no nvcc: install PipeLink with its requirements, or set PIPELINK_CUDA_HOME")
+
+
+def tool(name: str) -> str:
+    """The path of one of the toolkit's programs."""
+    path = cuda_home() / "bin" / name
+    if not path.exists():
+        raise ToolError(f"there is no {name} in {path.parent}")
+    return str(path)
+
+
+@contextmanager
+def scratch(beside: Path) -> Iterator[Path]:
+    """A folder next to an output; whole files are moved out of it, nothing half-written stays."""
+    beside.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=".pipelink-", dir=beside.parent))
+    try:
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def publish(path: Path, data: bytes) -> None:
+    """Writes a file whole or not at all."""
+    with scratch(path) as folder:
+        part = folder / path.name
+        part.write_bytes(data)
+        os.replace(part, path)
+
+
+def code_target(arch: str) -> list[str]:
+    """LTO-IR alone, for `arch`."""
+    number = arch.removeprefix("sm_")
+    return ["-gencode", f"arch=compute_{number},code=lto_{number}"]
+
+
+def _relative(path: Path | str) -> str:
+    """nvcc passes paths through a shell, where an absolute one may hold a `$`; a relative one works."""
+    return os.path.relpath(path)
+
+
+def _nvcc(arguments: Sequence[str], source: Path) -> str:
+    run = subprocess.run([tool("nvcc"), *arguments], capture_output=True, text=True, check=False)
+    said = run.stdout + run.stderr
+    if run.returncode:
+        raise InputError(
+            Diagnostic("PL001", f"nvcc refuses {source}", FilePlace(str(source)), notes=tuple(said.splitlines()))
+        )
+    return said
+
+
+@dataclass(frozen=True)
+class CompileOptions:
+    """How one component is compiled."""
+
+    arch: str
+    include: tuple[str, ...] = ()
+    define: tuple[str, ...] = ()
+    floating_point: FloatingPoint = FloatingPoint()
+    lineinfo: bool = False
+    depfile: Path | None = None
+
+
+def flags(options: CompileOptions) -> list[str]:
+    """The flags that a component and the control have in common. nvcc splits -D at commas, so
+    defines stand in the prelude."""
+    include = [_relative(include_dir()), *(_relative(i) for i in options.include)]
+    line = ["-lineinfo"] if options.lineinfo else []
+    return [*STANDARD, *options.floating_point.nvcc(), *line, *(f"-I{i}" for i in include)]
+
+
+def compile_component(source: Path, output: Path, options: CompileOptions, prelude: str) -> str:
+    """Compiles one component to an object with LTO-IR; returns what nvcc said."""
+    if not source.is_file():
+        raise InputError(Diagnostic("PL001", f"{source} can't be read: no such file", FilePlace(str(source))))
+    with scratch(output) as folder:
+        header = folder / "pipelink-build.h"
+        header.write_text(prelude)
+        part = folder / output.name
+        depends = ["-MD", "-MF", _relative(folder / "depends")] if options.depfile else []
+        said = _nvcc(
+            ["-dc", *code_target(options.arch), *flags(options), "-objtemp", "-include", _relative(header)]
+            + [*depends, _relative(source), "-o", _relative(part)],
+            source,
+        )
+        if options.depfile:
+            _write_depfile(folder / "depends", options.depfile, output, header)
+        os.replace(part, output)
+    return said
+
+
+def _write_depfile(made: Path, depfile: Path, output: Path, prelude: Path) -> None:
+    _, _, depends = made.read_text().partition(":")
+    words = [w for w in depends.replace("\\\n", " ").split() if Path(w).name != prelude.name]
+    publish(depfile, f"{output}: {' '.join(words)}\n".encode())
+
+
+def compile_glue(source: Path, arch: str, floating_point: FloatingPoint) -> bytes:
+    """The glue's LTO-IR as a fatbin: without host code, a third of the time of an object."""
+    options = CompileOptions(arch, floating_point=floating_point)
+    with scratch(source) as folder:
+        part = folder / "glue.fatbin"
+        _nvcc(
+            ["-fatbin", "-rdc=true", *code_target(arch), *flags(options), _relative(source), "-o", _relative(part)],
+            source,
+        )
+        return part.read_bytes()
+
+
+def compile_control(source: Path, output: Path, options: CompileOptions) -> None:
+    """One unit to a cubin, never through LTO."""
+    with scratch(output) as folder:
+        part = folder / output.name
+        _nvcc(
+            ["-cubin", f"-arch={options.arch}", *flags(options), _relative(source), "-o", _relative(part)],
+            source,
+        )
+        os.replace(part, output)
+
+
+def link(
+    inputs: Sequence[tuple[str, bytes]], arch: str, floating_point: FloatingPoint, *, lineinfo: bool = False
+) -> Linked:
+    """Links objects and fatbins, each (name, bytes), with link-time optimisation."""
+    from cuda.bindings import nvjitlink
+
+    options = [f"-arch={arch}", "-lto", "-O3", "-verbose", *floating_point.nvjitlink()]
+    options += ["-lineinfo"] if lineinfo else []
+    handle = nvjitlink.create(len(options), options)
+    try:
+        for name, data in inputs:
+            is_object = data[:4] == b"\x7fELF"
+            kind = nvjitlink.InputType.OBJECT if is_object else nvjitlink.InputType.FATBIN
+            nvjitlink.add_data(handle, kind, data, len(data), name)
+        nvjitlink.complete(handle)
+        cubin = bytearray(nvjitlink.get_linked_cubin_size(handle))
+        nvjitlink.get_linked_cubin(handle, cubin)
+        return Linked(bytes(cubin), _log(nvjitlink, handle, "info"))
+    except nvjitlink.nvJitLinkError as error:
+        said = _log(nvjitlink, handle, "error") + _log(nvjitlink, handle, "info")
+        raise LinkFailed(said or str(error)) from error
+    finally:
+        nvjitlink.destroy(handle)
+
+
+def _log(nvjitlink: object, handle: object, kind: str) -> str:
+    size = getattr(nvjitlink, f"get_{kind}_log_size")(handle)
+    text = bytearray(size)
+    if size:
+        getattr(nvjitlink, f"get_{kind}_log")(handle, text)
+    return bytes(text).rstrip(b"\0").decode(errors="replace")
+
+
+def disassemble(cubin: Path) -> str:
+    """nvdisasm's listing of a cubin."""
+    run = subprocess.run(
+        [tool("nvdisasm"), "-c", "-hex", str(cubin)], capture_output=True, text=True, check=False
+    )
+    if run.returncode:
+        raise ToolError(f"nvdisasm can't read {cubin}", run.stderr)
+    return run.stdout
