@@ -26,6 +26,7 @@ MAX_NOTE_BYTES = 1 << 20
 MAX_EXPRESSION = 1024
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 
+SWIZZLES = (0, 32, 64, 128)
 ELEMENT_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "i32": 4}
 ELEMENT_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half", "f32": "float", "i32": "int"}
 

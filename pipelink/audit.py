@@ -18,8 +18,10 @@ BROKEN = ("C7504", "C7506", "C7508", "C7509", "C7510", "C7602")
 _USED = re.compile(r"Used (\d+) registers")
 _BARRIERS = re.compile(r"used (\d+) barriers")
 _STACK = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
-_UNDEFINED = re.compile(r"[Uu]ndefined (?:reference|symbol)[^'\"]*['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
-_TWICE = re.compile(r"[Mm]ultiple definition of\s+['\"]([A-Za-z_][A-Za-z0-9_]*)['\"]")
+_UNDEFINED = re.compile(
+    r"(?:Unresolved extern function|[Uu]ndefined reference to) '([A-Za-z_][A-Za-z0-9_]*)'"
+)
+_TWICE = re.compile(r"(\S+): .*named '([A-Za-z_][A-Za-z0-9_]*)': symbol multiply defined")
 
 
 @dataclass(frozen=True)
@@ -84,18 +86,26 @@ def _shape(plan: Plan, found: elf.Cubin, facts: Audited) -> Iterator[Diagnostic]
     if found.kernels != (plan.kernel,):
         problems.append(f"its kernels are {', '.join(found.kernels) or 'none'}")
     if facts.static_shared_bytes:
-        problems.append(f"{facts.static_shared_bytes} bytes of static shared memory are in no contract")
+        problems.append(
+            f"{facts.static_shared_bytes} bytes of static shared memory are in no contract"
+        )
     ids = max((b.id for b in plan.barriers), default=0) + 1
     if facts.barriers > ids:
         problems.append(f"it uses {facts.barriers} named barriers, the plan {ids}")
     if facts.registers > plan.launch_registers:
-        problems.append(f"it uses {facts.registers} registers a thread, a launch has {plan.launch_registers}")
+        problems.append(
+            f"it uses {facts.registers} registers a thread, a launch has {plan.launch_registers}"
+        )
     moves = any(role.registers for role in plan.roles)
     allocated = -(-facts.registers // 8) * 8
     if moves and allocated < plan.launch_registers:
-        problems.append(f"it launches with {allocated} registers a thread, the roles share {plan.launch_registers}")
+        problems.append(
+            f"it launches with {allocated} registers a thread, the roles share {plan.launch_registers}"
+        )
     for problem in problems:
-        yield Diagnostic("PL045", f"the cubin of '{plan.kernel}' is not as planned: {problem}", _where(plan))
+        yield Diagnostic(
+            "PL045", f"the cubin of '{plan.kernel}' is not as planned: {problem}", _where(plan)
+        )
 
 
 def refused(plan: Plan, log: str) -> InputError:
@@ -109,7 +119,9 @@ def refused(plan: Plan, log: str) -> InputError:
                     "PL040",
                     f"a binding in '{plan.kernel}' did not fold to a constant",
                     _where(plan),
-                    notes=("an instance number or a slot is known at run time only, or a call was not inlined",),
+                    notes=(
+                        "an instance number or a slot is known at run time only, or a call was not inlined",
+                    ),
                     help="pass `self` as it came, and keep the functions that take it inline",
                 )
             )
@@ -126,17 +138,18 @@ def refused(plan: Plan, log: str) -> InputError:
             )
         else:
             faults.append(Diagnostic("PL042", f"nobody defines '{symbol}'", _where(plan)))
-    for symbol in dict.fromkeys(_TWICE.findall(log)):
+    for object_, symbol in dict.fromkeys(_TWICE.findall(log)):
         faults.append(
             Diagnostic(
                 "PL042",
-                f"'{symbol}' is defined by more than one object",
+                f"'{symbol}' is defined by {object_} and by another object of '{plan.kernel}'",
                 _where(plan),
-                notes=tuple(line for line in log.splitlines() if symbol in line),
                 help="give it internal linkage, or a namespace of its owner",
             )
         )
     if not faults:
         lines = tuple(filter(None, map(str.strip, log.splitlines())))
-        faults.append(Diagnostic("PL042", f"nvJitLink refuses '{plan.kernel}'", _where(plan), notes=lines))
+        faults.append(
+            Diagnostic("PL042", f"nvJitLink refuses '{plan.kernel}'", _where(plan), notes=lines)
+        )
     return InputError(*faults)

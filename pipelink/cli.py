@@ -69,13 +69,17 @@ def _parser() -> argparse.ArgumentParser:
         else:
             _format(sub)
     sub = _manifest_parser(calls, "plan", _plan, "decide everything, write the plan")
-    sub.add_argument("--contracts", action="store_true", help="read X.contract.json in place of X.o")
+    sub.add_argument(
+        "--contracts", action="store_true", help="read X.contract.json in place of X.o"
+    )
     sub.add_argument("-o", "--output", type=Path, required=True)
     sub = calls.add_parser("render", help="plan to glue")
     sub.add_argument("plan", type=Path)
     sub.add_argument("-o", "--output", type=Path, required=True)
     sub.set_defaults(call=_render)
-    sub = _manifest_parser(calls, "check", _check, "read, resolve, check, place; nothing is written")
+    sub = _manifest_parser(
+        calls, "check", _check, "read, resolve, check, place; nothing is written"
+    )
     _format(sub)
     sub = _manifest_parser(calls, "link", _link, "the whole line: objects and manifest to a cubin")
     sub.add_argument("-o", "--output", type=Path, required=True)
@@ -103,7 +107,9 @@ def _manifest_parser(
     sub = calls.add_parser(name, help=what)
     sub.add_argument("manifest", type=Path)
     sub.add_argument(
-        "--objects", type=Path, help="folder that object paths start from (the manifest's own if left out)"
+        "--objects",
+        type=Path,
+        help="folder that object paths start from (the manifest's own if left out)",
     )
     sub.set_defaults(call=call)
     return sub
@@ -116,7 +122,9 @@ def _compile_parser(calls: argparse._SubParsersAction[argparse.ArgumentParser]) 
     sub.add_argument("--arch", required=True, metavar="ARCH", help=f"one of {', '.join(ARCHES)}")
     sub.add_argument("-I", dest="include", action="append", default=[], metavar="DIR")
     sub.add_argument("-D", dest="define", action="append", default=[], metavar="NAME[=VALUE]")
-    sub.add_argument("--depfile", type=Path, help="write the headers that were read, for make and ninja")
+    sub.add_argument(
+        "--depfile", type=Path, help="write the headers that were read, for make and ninja"
+    )
     sub.add_argument("--lineinfo", action="store_true", help="let profilers show source lines")
     sub.add_argument("--glue", action="store_true", help="the source is glue, the output a fatbin")
     sub.add_argument("--ftz", action="store_true", help="flush denormals to zero")
@@ -136,7 +144,9 @@ def _compile(args: argparse.Namespace) -> int:
         message = f"unknown target '{args.arch}'"
         help_ = f"known targets: {', '.join(ARCHES)}"
         raise InputError(Diagnostic("PL007", message, FilePlace("--arch"), help=help_))
-    mode = FloatingPoint(args.ftz, not args.approximate_div, not args.approximate_sqrt, not args.no_fma)
+    mode = FloatingPoint(
+        args.ftz, not args.approximate_div, not args.approximate_sqrt, not args.no_fma
+    )
     if args.glue:
         toolchain.publish(args.output, toolchain.compile_glue(args.source, args.arch, mode))
         return 0
@@ -145,7 +155,11 @@ def _compile(args: argparse.Namespace) -> int:
         args.arch, tuple(args.include), tuple(args.define), mode, args.lineinfo, args.depfile
     )
     text = prelude(args.arch, mode.text(), build)
-    print(toolchain.compile_component(args.source, args.output, options, text), end="", file=sys.stderr)
+    print(
+        toolchain.compile_component(args.source, args.output, options, text),
+        end="",
+        file=sys.stderr,
+    )
     return 0
 
 
@@ -206,8 +220,10 @@ def _check(args: argparse.Namespace) -> int:
     if args.format == "json":
         print('{"diagnostics":[]}')
     else:
-        print(f"{plan.kernel}: {len(plan.instances)} instances, {plan.threads} threads, "
-              f"{plan.shared_bytes} bytes of shared memory; everything agrees")
+        print(
+            f"{plan.kernel}: {len(plan.instances)} instances, {plan.threads} threads, "
+            f"{plan.shared_bytes} bytes of shared memory; everything agrees"
+        )
     return 0
 
 
@@ -247,7 +263,9 @@ def _built(args: argparse.Namespace) -> tuple[Kernel, Product]:
 def _compared(args: argparse.Namespace, kernel: Kernel, product: Product):  # type: ignore[no-untyped-def]
     from pipelink import verify
 
-    return verify.verify(kernel, product, args.objects / f"{kernel.manifest.kernel}.cubin", args.root)
+    return verify.verify(
+        kernel, product, args.objects / f"{kernel.manifest.kernel}.cubin", args.root
+    )
 
 
 def _verify(args: argparse.Namespace) -> int:

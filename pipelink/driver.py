@@ -113,7 +113,9 @@ def read_plan(path: Path) -> Plan:
         message = f"{path} can't be read: {(error.strerror or 'error').lower()}"
         raise InputError(Diagnostic("PL008", message, FilePlace(str(path)))) from error
     except msgspec.DecodeError as error:
-        raise InputError(Diagnostic("PL008", f"{path} is no plan: {error}", FilePlace(str(path)))) from error
+        raise InputError(
+            Diagnostic("PL008", f"{path} is no plan: {error}", FilePlace(str(path)))
+        ) from error
 
 
 def read_file(path: Path) -> bytes:
@@ -137,7 +139,9 @@ def compile_glue(plan_: Plan, glue: str, beside: Path) -> bytes:
     with toolchain.scratch(beside) as folder:
         source = folder / f"{plan_.kernel}.glue.cu"
         source.write_text(glue)
-        return toolchain.compile_glue(source, plan_.target, FloatingPoint.parse(plan_.floating_point))
+        return toolchain.compile_glue(
+            source, plan_.target, FloatingPoint.parse(plan_.floating_point)
+        )
 
 
 def link(plan_: Plan, sources: Sources, glue: bytes) -> Product:

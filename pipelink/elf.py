@@ -16,6 +16,7 @@ EM_CUDA = 190
 EIATTR_REGCOUNT = 0x2F
 EIATTR_FRAME_SIZE = 0x11
 EIFMT_SVAL = 4
+_TRUNCATED = "its sections are truncated or damaged"
 
 
 class ElfError(ValueError):
@@ -30,33 +31,68 @@ class Notes:
     has_device_code: bool
 
 
+# What elftools raises on damaged input, beside its own.
+_DAMAGE = (
+    ELFError,
+    struct.error,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+    ArithmeticError,
+    AssertionError,
+    MemoryError,
+    RecursionError,
+)
+
+
 def _open(data: bytes) -> ELFFile:
+    if data[:8] == b"!<arch>\n":
+        raise ElfError("it is an archive; name one of its objects")
     try:
         return ELFFile(io.BytesIO(data))
-    except (ELFError, struct.error, ValueError, KeyError) as error:
-        raise ElfError("it is not an ELF file" if data[:4] != b"\x7fELF" else "its ELF header is damaged") from error
+    except _DAMAGE as error:
+        raise ElfError(
+            "it is not an ELF file" if data[:4] != b"\x7fELF" else "its ELF header is damaged"
+        ) from error
 
 
 def read_notes(data: bytes) -> Notes:
     """The PipeLink notes of an object."""
     elf = _open(data)
     try:
+        # A table of more headers than the file has bytes for would be read for ever.
+        if elf["e_shoff"] and elf.num_sections() * _header_bytes(elf) > len(data):
+            raise ElfError(_TRUNCATED)
         sections = list(elf.iter_sections())
         records = [r for s in sections if s.name == abi.NOTE_SECTION for r in _records(s)]
         fatbin = any(s.name.startswith((".nv_fatbin", "__nv_relfatbin")) for s in sections)
-    except (ELFError, struct.error, ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
-        raise ElfError("its sections are truncated or damaged") from error
+    except ElfError:
+        raise
+    except _DAMAGE as error:
+        raise ElfError(_TRUNCATED) from error
     return Notes(tuple(records), fatbin)
+
+
+def _header_bytes(elf: ELFFile) -> int:
+    wanted = 40 if elf.elfclass == 32 else 64
+    if elf["e_shentsize"] != wanted:
+        raise ElfError(_TRUNCATED)
+    return wanted
 
 
 def _records(section: object) -> list[tuple[int, int, bytes]]:
     if not isinstance(section, NoteSection):
         raise ElfError(f"{abi.NOTE_SECTION} is not a note section")
+    if section.compressed:
+        raise ElfError(f"{abi.NOTE_SECTION} is compressed")
     if section["sh_size"] > abi.MAX_NOTE_BYTES:
-        raise ElfError(f"{abi.NOTE_SECTION} has {section['sh_size']} bytes, {abi.MAX_NOTE_BYTES} at most")
+        raise ElfError(
+            f"{abi.NOTE_SECTION} has {section['sh_size']} bytes, {abi.MAX_NOTE_BYTES} at most"
+        )
     data, position, found = section.data(), 0, []
     if len(data) != section["sh_size"]:
-        raise ElfError("its sections are truncated or damaged")
+        raise ElfError(_TRUNCATED)
     little = section.elffile.little_endian
     header = struct.Struct("<III" if little else ">III")
     while position < len(data):

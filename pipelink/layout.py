@@ -13,6 +13,9 @@ _TOKEN = re.compile(r"[(),:]|[^(),:]+")
 def concrete(layout: str, facts: Mapping[str, int]) -> str:
     """The layout with every size computed; `/` divides integers, as in the owner's C++."""
     return "".join(
-        token if token in "(),:" else str(expression.evaluate(re.sub("/+", "//", token.strip()), facts))
+        token
+        if token in "(),:"
+        else str(expression.evaluate(re.sub("/+", "//", token.strip()), facts))
         for token in _TOKEN.findall(layout)
+        if token.strip()
     )

@@ -48,6 +48,13 @@ class _Reader:
             return kind()
         return value
 
+    def tables(self, rows: Any, where: str) -> list[dict[str, Any]]:
+        found = rows if isinstance(rows, list) else [rows]
+        for row in found:
+            if not isinstance(row, dict):
+                self.fault(f"{row!r} in {where} is no table")
+        return [row for row in found if isinstance(row, dict)]
+
     def pair(self, text: Any, where: str) -> tuple[str, str]:
         parts = tuple(text.split(".")) if isinstance(text, str) else ()
         if len(parts) != 2 or not all(map(IDENTIFIER.match, parts)):
@@ -56,7 +63,7 @@ class _Reader:
         return (parts[0], parts[1])
 
 
-_KINDS = {str: "text", dict: "table", list: "array"}
+_KINDS: dict[type, str] = {str: "text", dict: "table", list: "array"}
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -65,10 +72,16 @@ def read_manifest(path: Path) -> Manifest:
         table = tomllib.loads(path.read_text())
     except OSError as error:
         raise InputError(
-            Diagnostic("PL005", f"{path} can't be read: {(error.strerror or 'error').lower()}", FilePlace(str(path)))
+            Diagnostic(
+                "PL005",
+                f"{path} can't be read: {(error.strerror or 'error').lower()}",
+                FilePlace(str(path)),
+            )
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(Diagnostic("PL005", f"{path} is no TOML: {error}", FilePlace(str(path)))) from error
+        raise InputError(
+            Diagnostic("PL005", f"{path} is no TOML: {error}", FilePlace(str(path)))
+        ) from error
     reader = _Reader(path)
     reader.keys(table, _TOP, "the manifest")
     manifest = Manifest(
@@ -106,15 +119,19 @@ def _facts(reader: _Reader, table: Any, where: str) -> dict[str, int]:
         reader.fault(f"{where} is no table")
         return {}
     for name, value in table.items():
-        if not isinstance(value, int):
+        if type(value) is not int:
             reader.fault(f"'{name}' in {where} is no integer", name)
-    return {name: int(value) for name, value in table.items() if isinstance(value, int)}
+        elif abs(value) >= 1 << 63:
+            reader.fault(f"'{name}' in {where} has more than 64 bits", name)
+    return {name: value for name, value in table.items() if type(value) is int}
 
 
 def _instances(reader: _Reader, table: dict[str, Any]) -> Iterable[InstanceSpec]:
     for name, body in table.items():
         where = f"[instances.{name}]"
         _identifier(reader, name, "instance")
+        if name == "kernel":
+            reader.fault("an instance can't be named 'kernel', which the kernel's facts go by", name)
         if not isinstance(body, dict):
             reader.fault(f"{where} is no table", name)
             continue
@@ -123,20 +140,36 @@ def _instances(reader: _Reader, table: dict[str, Any]) -> Iterable[InstanceSpec]
             name,
             reader.get(body, "object", str, where),
             _facts(reader, body.get("facts", {}), f"facts of {where}"),
-            {str(k): str(v) for k, v in body.get("imports", {}).items()},
+            _imports(reader, body.get("imports", {}), where),
         )
 
 
+def _imports(reader: _Reader, table: Any, where: str) -> dict[str, str]:
+    if not isinstance(table, dict):
+        reader.fault(f"imports of {where} is no table")
+        return {}
+    for name, value in table.items():
+        if not isinstance(value, str):
+            reader.fault(f"'{name}' in imports of {where} is no name of an instance", name)
+    return {name: value for name, value in table.items() if isinstance(value, str)}
+
+
 def _roles(reader: _Reader, rows: list[Any]) -> Iterable[RoleSpec]:
-    for row in rows:
+    seen = set()
+    for row in reader.tables(rows, "[[roles]]"):
         reader.keys(row, _ROLE, "[[roles]]")
         name = _identifier(reader, reader.get(row, "name", str, "[[roles]]"), "role")
+        if name in seen:
+            reader.fault(f"role '{name}' stands twice", "roles")
+        seen.add(name)
         steps = reader.get(row, "steps", list, f"role '{name}'")
+        if row.get("steps") == []:
+            reader.fault(f"role '{name}' has no step", "steps")
         yield RoleSpec(name, tuple(reader.pair(step, f"role '{name}'") for step in steps))
 
 
-def _channels(reader: _Reader, rows: list[Any]) -> Iterable[tuple[str, str]]:
-    for row in rows:
+def _channels(reader: _Reader, rows: Any) -> Iterable[tuple[str, str]]:
+    for row in reader.tables(rows, "[[channels]]"):
         reader.keys(row, _CHANNEL, "[[channels]]")
         ends = [reader.get(row, key, str, "[[channels]]") for key in _CHANNEL]
         for end in ends:
@@ -152,6 +185,8 @@ def _parameters(reader: _Reader, table: dict[str, Any]) -> dict[str, tuple[str, 
         if not isinstance(rows, list):
             reader.fault(f"parameter '{name}' is no port and no array of ports", name)
             continue
+        if not rows:
+            reader.fault(f"parameter '{name}' names no port", name)
         for port in rows:
             reader.pair(port, f"parameter '{name}'")
         result[name] = tuple(map(str, rows))
@@ -162,11 +197,19 @@ def _references(reader: _Reader, manifest: Manifest) -> None:
     """Every instance that the manifest speaks of is one of its instances."""
     known = {i.name for i in manifest.instances}
     uses = [(instance, f"role '{r.name}'") for r in manifest.roles for instance, _ in r.steps]
-    uses += [(end.split(".")[0], "[[channels]]") for channel in manifest.channels for end in channel]
-    uses += [(p.split(".")[0], f"parameter '{n}'") for n, ports in manifest.parameters.items() for p in ports]
+    uses += [
+        (end.split(".")[0], "[[channels]]") for channel in manifest.channels for end in channel
+    ]
+    uses += [
+        (p.split(".")[0], f"parameter '{n}'")
+        for n, ports in manifest.parameters.items()
+        for p in ports
+    ]
     uses += [(manifest.schedule[0], "schedule")]
     for name, where in uses:
         if name and name not in known:
             close = difflib.get_close_matches(name, known, 1)
-            help_ = f"did you mean '{close[0]}'?" if close else f"instances: {', '.join(sorted(known))}"
+            help_ = (
+                f"did you mean '{close[0]}'?" if close else f"instances: {', '.join(sorted(known))}"
+            )
             reader.fault(f"{where} names instance '{name}', which does not exist", name, help_)

@@ -13,7 +13,10 @@ from pipelink.abi import Build
 def prelude(target: str, floating_point: str, build: Build) -> str:
     """The header's text."""
     record = msgspec.json.encode(build).decode()
-    defines = [f"#define {name} {value or '1'}" for name, _, value in (d.partition("=") for d in build.define)]
+    defines = [
+        f"#define {name} {value or '1'}"
+        for name, _, value in (d.partition("=") for d in build.define)
+    ]
     return "\n".join(
         [
             f'#define PIPELINK_TARGET "{target}"',

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import jinja2
 
 from pipelink import abi
-from pipelink.model import Call, MbarrierPlan, Parameter, Plan
+from pipelink.model import Call, InstancePlan, MbarrierPlan, Parameter, Plan
 from pipelink.resources import template_dir
 
 _ARGUMENT = {
@@ -33,7 +33,16 @@ def render(plan: Plan) -> str:
         components=[(i.component, f"{i.fingerprint:#018x}ull") for i in _once_a_component(plan)],
         mismatch=abi.MISMATCH_PREFIX,
         entries=list(_declarations(plan)),
-        instances=[(i, [(name, f"{abi.fnv1a(name.encode()):#018x}ull", v) for name, v in i.bindings.items()]) for i in plan.instances],
+        instances=[
+            (
+                i,
+                [
+                    (name, f"{abi.fnv1a(name.encode()):#018x}ull", v)
+                    for name, v in i.bindings.items()
+                ],
+            )
+            for i in plan.instances
+        ],
         parameters=", ".join(map(_parameter, plan.parameters)),
         mbarriers=[(m, list(_addresses(m))) for m in plan.mbarriers],
         roles=[_role(plan, n) for n in range(len(plan.roles))],
@@ -41,7 +50,7 @@ def render(plan: Plan) -> str:
     )
 
 
-def _once_a_component(plan: Plan) -> list:
+def _once_a_component(plan: Plan) -> list[InstancePlan]:
     return list({i.component: i for i in plan.instances}.values())
 
 
@@ -55,7 +64,9 @@ def _declarations(plan: Plan) -> Iterator[str]:
     for symbol, call in sorted(calls.items()):
         arguments = ", ".join(["pipelink::Self", *_argument_types(plan, call)])
         yield f"void {symbol}({arguments})"
-    types = ", ".join(["pipelink::Self", "int", "pipelink::Tile&", *_argument_types(plan, plan.schedule)])
+    types = ", ".join(
+        ["pipelink::Self", "int", "pipelink::Tile&", *_argument_types(plan, plan.schedule)]
+    )
     yield f"bool {plan.schedule.symbol}({types})"
 
 
@@ -87,7 +98,9 @@ def _parameter(parameter: Parameter) -> str:
 
 def _invocation(call: Call) -> str:
     """The call's arguments after its leading ones."""
-    return "".join(f", {'&' if kind == 'tensor_map' else ''}{value}" for kind, value in call.arguments)
+    return "".join(
+        f", {'&' if kind == 'tensor_map' else ''}{value}" for kind, value in call.arguments
+    )
 
 
 def _role(plan: Plan, number: int) -> dict[str, object]:
@@ -100,6 +113,8 @@ def _role(plan: Plan, number: int) -> dict[str, object]:
         "condition": "" if last else f"(threadIdx.x < {end})",
         "first": first,
         "end": end - 1,
-        "setmaxnreg": f"setmaxnreg.{direction}.sync.aligned.u32 {role.registers};" if role.registers else "",
+        "setmaxnreg": f"setmaxnreg.{direction}.sync.aligned.u32 {role.registers};"
+        if role.registers
+        else "",
         "calls": [(c.symbol, c.number, _invocation(c)) for c in role.steps],
     }

@@ -7,6 +7,7 @@ each with values of its own.
 
 from __future__ import annotations
 
+import difflib
 from collections import deque
 from collections.abc import Iterator, Mapping
 
@@ -69,8 +70,20 @@ def _manifest_values(kernel: Kernel) -> Iterator[Diagnostic]:
         for name in spec.imports:
             if known.get(name, (0, None))[1] is None or known[name][1].kind != "imports":
                 yield Diagnostic(
-                    "PL016", f"instance '{instance.name}' does not import '{name}'", FilePlace(path, name)
+                    "PL016",
+                    f"instance '{instance.name}' does not import '{name}'",
+                    FilePlace(path, name),
                 )
+    imported = sorted({f.name for _, _, f in _facts(kernel, "imports")})
+    for name in kernel.manifest.facts:
+        if name not in imported:
+            close = difflib.get_close_matches(name, imported, 1)
+            yield Diagnostic(
+                "PL016",
+                f"[facts] sets '{name}', which nobody imports",
+                FilePlace(path, name),
+                help=f"did you mean '{close[0]}'?" if close else f"remove '{name}' from [facts]",
+            )
     for instance, index, fact in _facts(kernel, "provides", "chooses", "derives"):
         if fact.name in kernel.manifest.facts:
             yield Diagnostic(
@@ -150,7 +163,7 @@ def _provider(kernel: Kernel, instance: Instance, index: int, fact: Fact) -> str
         f"'{fact.name}', which {who} imports, is provided by {names}",
         place,
         tuple(Place(o.name, "facts", i) for o, i in near),
-        help=f"name one: [instances.{instance.name}] imports = {{ {fact.name} = \"{near[0][0].name}\" }}",
+        help=f'name one: [instances.{instance.name}] imports = {{ {fact.name} = "{near[0][0].name}" }}',
     )
 
 
@@ -198,6 +211,15 @@ def _stuck(left: list[tuple[Instance, int, Fact]]) -> Diagnostic:
                     "which its contract does not name",
                     Place(instance.name, "facts", index),
                 )
+            extents = {f.name for f in instance.contract.facts if f.kind == "extent"}
+            early = expression.names(fact.value) & extents
+            if early:
+                return Diagnostic(
+                    "PL015",
+                    f"fact '{fact.name}' of instance '{instance.name}' reads extent "
+                    f"'{sorted(early)[0]}', which has no value before the launch",
+                    Place(instance.name, "facts", index),
+                )
     names = ", ".join(sorted(f"{i.name}.{f.name}" for i, _, f in left))
     return Diagnostic(
         "PL014",
@@ -236,4 +258,6 @@ def _listing(
         yield FactValue(KERNEL, name, "provides", value, KERNEL)
     for instance, _, fact in _facts(kernel, "provides", "chooses", "derives", "imports"):
         provider = providers.get((instance.name, fact.name), instance.name)
-        yield FactValue(instance.name, fact.name, fact.kind, values[instance.name][fact.name], provider)
+        yield FactValue(
+            instance.name, fact.name, fact.kind, values[instance.name][fact.name], provider
+        )

@@ -49,7 +49,9 @@ def cuda_home() -> Path:
         for home in sorted(Path(folder).glob("cu*"), reverse=True):
             if (home / "bin" / "nvcc").exists():
                 return home
-    raise ToolError("there is no nvcc: install PipeLink with its requirements, or set PIPELINK_CUDA_HOME")
+    raise ToolError(
+        "there is no nvcc: install PipeLink with its requirements, or set PIPELINK_CUDA_HOME"
+    )
 
 
 def tool(name: str) -> str:
@@ -95,7 +97,12 @@ def _nvcc(arguments: Sequence[str], source: Path) -> str:
     said = run.stdout + run.stderr
     if run.returncode:
         raise InputError(
-            Diagnostic("PL001", f"nvcc refuses {source}", FilePlace(str(source)), notes=tuple(said.splitlines()))
+            Diagnostic(
+                "PL001",
+                f"nvcc refuses {source}",
+                FilePlace(str(source)),
+                notes=tuple(said.splitlines()),
+            )
         )
     return said
 
@@ -123,14 +130,23 @@ def flags(options: CompileOptions) -> list[str]:
 def compile_component(source: Path, output: Path, options: CompileOptions, prelude: str) -> str:
     """Compiles one component to an object with LTO-IR; returns what nvcc said."""
     if not source.is_file():
-        raise InputError(Diagnostic("PL001", f"{source} can't be read: no such file", FilePlace(str(source))))
+        raise InputError(
+            Diagnostic("PL001", f"{source} can't be read: no such file", FilePlace(str(source)))
+        )
     with scratch(output) as folder:
         header = folder / "pipelink-build.h"
         header.write_text(prelude)
         part = folder / output.name
         depends = ["-MD", "-MF", _relative(folder / "depends")] if options.depfile else []
         said = _nvcc(
-            ["-dc", *code_target(options.arch), *flags(options), "-objtemp", "-include", _relative(header)]
+            [
+                "-dc",
+                *code_target(options.arch),
+                *flags(options),
+                "-objtemp",
+                "-include",
+                _relative(header),
+            ]
             + [*depends, _relative(source), "-o", _relative(part)],
             source,
         )
@@ -152,7 +168,15 @@ def compile_glue(source: Path, arch: str, floating_point: FloatingPoint) -> byte
     with scratch(source) as folder:
         part = folder / "glue.fatbin"
         _nvcc(
-            ["-fatbin", "-rdc=true", *code_target(arch), *flags(options), _relative(source), "-o", _relative(part)],
+            [
+                "-fatbin",
+                "-rdc=true",
+                *code_target(arch),
+                *flags(options),
+                _relative(source),
+                "-o",
+                _relative(part),
+            ],
             source,
         )
         return part.read_bytes()
@@ -163,14 +187,25 @@ def compile_control(source: Path, output: Path, options: CompileOptions) -> None
     with scratch(output) as folder:
         part = folder / output.name
         _nvcc(
-            ["-cubin", f"-arch={options.arch}", *flags(options), _relative(source), "-o", _relative(part)],
+            [
+                "-cubin",
+                f"-arch={options.arch}",
+                *flags(options),
+                _relative(source),
+                "-o",
+                _relative(part),
+            ],
             source,
         )
         os.replace(part, output)
 
 
 def link(
-    inputs: Sequence[tuple[str, bytes]], arch: str, floating_point: FloatingPoint, *, lineinfo: bool = False
+    inputs: Sequence[tuple[str, bytes]],
+    arch: str,
+    floating_point: FloatingPoint,
+    *,
+    lineinfo: bool = False,
 ) -> Linked:
     """Links objects and fatbins, each (name, bytes), with link-time optimisation."""
     from cuda.bindings import nvjitlink

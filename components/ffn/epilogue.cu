@@ -1,5 +1,6 @@
 // SwiGLU on an accumulator in registers: the left half of a tile's columns is the gate, the right
-// half is up; silu(gate) * up goes to global memory as bf16. Rows past the tensor's end are left out.
+// half is up; silu(gate) * up goes to global memory as bf16. Rows past the tensor's end are left
+// out.
 #include <pipelink/component.cuh>
 
 namespace swiglu {
@@ -24,7 +25,8 @@ constexpr auto run = pl::entry<"run">()(pl::tile, acc, out, m);
 constexpr auto contract = pl::contract<"swiglu", "activation", "1.0.0">(
     tile_m, tile_n, rows, warpgroups, intermediate, m,
     pl::requires_that(tile_n % 16_n == 0_n, "gate and up columns meet in the same thread"),
-    pl::claims_warps(warpgroups * 4_n), pl::claims_registers(40_n + rows * tile_n / 128_n), acc, out, run);
+    pl::claims_warps(warpgroups * 4_n), pl::claims_registers(40_n + rows * tile_n / 128_n), acc,
+    out, run);
 
 PIPELINK_COMPONENT(swiglu, contract)
 

@@ -1,5 +1,5 @@
-// A producer that keeps a ring of stages filled with bulk tensor copies (TMA): per stage one tile of
-// the activations and one tile of weights, its upper half gate rows and its lower half up rows.
+// A producer that keeps a ring of stages filled with bulk tensor copies (TMA): per stage one tile
+// of the activations and one tile of weights, its upper half gate rows and its lower half up rows.
 #include <pipelink/component.cuh>
 
 namespace tma_loader {
@@ -21,8 +21,8 @@ constexpr auto x = pl::tensor_map_in<"x", pl::bf16>(pl::shape(m, hidden), pl::bo
 constexpr auto weight_box = pl::box(tile_n / 2_n, tile_k);
 constexpr auto gate = pl::tensor_map_in<"gate", pl::bf16>(pl::shape(intermediate, hidden),
                                                           weight_box, pl::swizzle_128);
-constexpr auto up = pl::tensor_map_in<"up", pl::bf16>(pl::shape(intermediate, hidden), weight_box,
-                                                      pl::swizzle_128);
+constexpr auto up =
+    pl::tensor_map_in<"up", pl::bf16>(pl::shape(intermediate, hidden), weight_box, pl::swizzle_128);
 
 constexpr auto x_tile = pl::part<"x", pl::bf16>(pl::shape(tile_m, tile_k), pl::swizzle_128);
 constexpr auto w_tile = pl::part<"w", pl::bf16>(pl::shape(tile_n, tile_k), pl::swizzle_128);

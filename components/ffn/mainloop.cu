@@ -1,5 +1,5 @@
-// A warp-specialised matrix mainloop: consumer warpgroups multiply the tiles of a ring with wgmma and
-// leave the accumulator in registers. It also owns the persistent tile schedule.
+// A warp-specialised matrix mainloop: consumer warpgroups multiply the tiles of a ring with wgmma
+// and leave the accumulator in registers. It also owns the persistent tile schedule.
 #include <pipelink/component.cuh>
 
 #include "wgmma.cuh"
@@ -34,10 +34,11 @@ constexpr auto schedule = pl::schedule<"schedule">()(m);
 
 constexpr auto contract = pl::contract<"wgmma_mainloop", "matrix", "1.0.0">(
     warpgroups, rows, tile_n, tile_m, raster_rows, tile_k, stages, k_steps, column_tiles, m,
-    pl::requires_that(rows * tile_n <= 16384_n,
+    pl::requires_that(rows* tile_n <= 16384_n,
                       "an accumulator of more than 128 registers a thread spills"),
     pl::requires_that(k_steps >= 1_n, "the first step overwrites the accumulator"),
-    pl::claims_warps(warpgroups * 4_n), pl::claims_registers(104_n + rows * tile_n / 128_n), in, acc, run, schedule);
+    pl::claims_warps(warpgroups * 4_n), pl::claims_registers(104_n + rows * tile_n / 128_n), in,
+    acc, run, schedule);
 
 PIPELINK_COMPONENT(wgmma_mainloop, contract)
 
@@ -91,8 +92,8 @@ PIPELINK_ENTRY(wgmma_mainloop, run)(pl::Self self, pl::RingState& state, float* 
 // through L2 by the rows of its band.
 PIPELINK_ENTRY(wgmma_mainloop, schedule)
 (pl::Self self, int index, pl::Tile& tile, int m_rows) {
-    const int row_tiles = (m_rows + static_cast<int>(tile_m.at(self)) - 1) /
-                          static_cast<int>(tile_m.at(self));
+    const int row_tiles =
+        (m_rows + static_cast<int>(tile_m.at(self)) - 1) / static_cast<int>(tile_m.at(self));
     const int columns = column_tiles.at(self);
     const int number = blockIdx.x + index * gridDim.x;
     if (number >= row_tiles * columns) return false;

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pipelink import expression
-from pipelink.check import channels, objects, parameters, roles
+from pipelink.check import channels, objects, parameters, roles, values
 from pipelink.diagnostics import Diagnostic, checkpoint
 from pipelink.view import View
 
 Rule = Callable[[View], Iterable[Diagnostic]]
+
+# Without these the other rules would compute with nonsense.
+FIRST: tuple[Rule, ...] = (values.computable, values.sizes)
 
 RULES: tuple[Rule, ...] = (
     objects.target,
@@ -34,10 +36,6 @@ RULES: tuple[Rule, ...] = (
 
 def check(view: View) -> None:
     """Every rule; all that they find is reported together."""
-    found: list[Diagnostic] = []
-    for rule in RULES:
-        try:
-            found += rule(view)
-        except expression.ExpressionError as error:
-            found.append(Diagnostic("PL015", str(error)))
-    checkpoint(found)
+    for rule in FIRST:
+        checkpoint(list(rule(view)))
+    checkpoint([fault for rule in RULES for fault in rule(view)])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
 from pipelink.view import End, View, who
@@ -61,28 +61,29 @@ def fit(view: View) -> Iterator[Diagnostic]:
 
 
 def _differences(view: View, a: End, b: End) -> Iterator[tuple[str, object, object]]:
-    pairs: list[tuple[str, object, object]] = [("memory spaces differ", a.port.space, b.port.space)]
+    def both(of: Callable[[End], object]) -> tuple[object, object]:
+        return of(a), of(b)
+
+    pairs = [("memory spaces differ", both(lambda e: e.port.space))]
     if a.port.space == b.port.space == "register":
         pairs += [
-            ("element types differ", a.port.element, b.port.element),
-            ("elements a thread differ", *(view.value(e.instance, e.port.count) for e in (a, b))),
-            ("layouts differ", *(view.layout(e.instance, e.port.layout) for e in (a, b))),
+            ("element types differ", both(lambda e: e.port.element)),
+            ("elements a thread differ", both(lambda e: view.value(e.instance, e.port.count))),
+            ("layouts differ", both(lambda e: view.layout(e.instance, e.port.layout))),
         ]
     elif a.port.space == b.port.space == "shared":
         pairs += [
-            ("stage counts differ", *(view.value(e.instance, e.port.stages) for e in (a, b))),
-            ("parts of a stage differ in number", len(a.port.parts), len(b.port.parts)),
+            ("stage counts differ", both(lambda e: view.value(e.instance, e.port.stages))),
+            ("parts of a stage differ in number", both(lambda e: len(e.port.parts))),
         ]
         for p, q in zip(a.port.parts, b.port.parts, strict=False):
             title = f"part '{p.name}' differs in"
             pairs += [
-                (f"{title} element type", p.element, q.element),
-                (f"{title} shape", _shape(view, a, p.shape), _shape(view, b, q.shape)),
-                (f"{title} swizzle", p.swizzle, q.swizzle),
+                (f"{title} element type", (p.element, q.element)),
+                (f"{title} shape", (_shape(view, a, p.shape), _shape(view, b, q.shape))),
+                (f"{title} swizzle", (p.swizzle, q.swizzle)),
             ]
-    for what, left, right in pairs:
-        if left != right:
-            yield what, left, right
+    yield from ((what, *sides) for what, sides in pairs if sides[0] != sides[1])
 
 
 def _shape(view: View, end: End, sizes: tuple[str, ...]) -> str:
@@ -95,6 +96,8 @@ def order(view: View) -> Iterator[Diagnostic]:
         if producer.port.space != "register":
             continue
         left, right = view.role_of(producer.instance), view.role_of(consumer.instance)
+        if not left or not right:
+            continue
         if left != right:
             yield Diagnostic(
                 "PL021",

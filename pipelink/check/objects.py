@@ -46,7 +46,10 @@ def floating_point(view: View) -> Iterator[Diagnostic]:
 def toolchain(view: View) -> Iterator[Diagnostic]:
     """An older major version links silently, with no promise that it works."""
     return _differ(
-        view, "PL026", "CUDA major version", [str(i.contract.toolchain[0]) for i in view.kernel.instances]
+        view,
+        "PL026",
+        "CUDA major version",
+        [str(i.contract.toolchain[0]) for i in view.kernel.instances],
     )
 
 

@@ -8,6 +8,9 @@ from pipelink.abi import ELEMENT_BYTES
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
 from pipelink.view import View, who
 
+# cuTensorMapEncodeTiled: the innermost side of a box, in bytes.
+COPY_BYTES = 16
+
 
 def connected(view: View) -> Iterator[Diagnostic]:
     """Every global port belongs to exactly one parameter, and every parameter names global ports."""
@@ -28,7 +31,7 @@ def connected(view: View) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "PL022",
                 f"port '{name}' of {who(end.instance)} has "
-                f"{'no parameter' if name not in uses else 'two parameters'}",
+                f"{f'{uses.count(name)} parameters' if name in uses else 'no parameter'}",
                 Place(end.instance.name, "ports", end.index),
                 help=f"name it once in [parameters] of {path}",
             )
@@ -68,12 +71,26 @@ def boxes(view: View) -> Iterator[Diagnostic]:
                 f"port '{end.name}' of {who(end.instance)} copies a box of {box}, a side is 1 to {limit}",
                 place,
             )
-        row = box[-1] * ELEMENT_BYTES.get(end.port.element, 0)
+        if len(box) != len(end.port.shape):
+            yield Diagnostic(
+                "PL027",
+                f"port '{end.name}' of {who(end.instance)} copies a box of {box} out of "
+                f"{len(end.port.shape)} dimensions",
+                place,
+            )
+        row = box[-1] * ELEMENT_BYTES[end.port.element]
+        if row % COPY_BYTES:
+            yield Diagnostic(
+                "PL027",
+                f"port '{end.name}' of {who(end.instance)} copies rows of {row} bytes, a copy moves "
+                f"multiples of {COPY_BYTES}",
+                place,
+            )
         if end.port.swizzle and row > end.port.swizzle:
             yield Diagnostic(
                 "PL027",
                 f"port '{end.name}' of {who(end.instance)} copies rows of {row} bytes, "
                 f"a {end.port.swizzle}-byte swizzle takes {end.port.swizzle}",
                 place,
-                help=f"a box of {end.port.swizzle // ELEMENT_BYTES.get(end.port.element, 1)} columns",
+                help=f"a box of {end.port.swizzle // ELEMENT_BYTES[end.port.element]} columns",
             )

@@ -73,18 +73,30 @@ def warps(view: View) -> Iterator[Diagnostic]:
 
 
 def register_values(view: View) -> Iterator[Diagnostic]:
+    """Where one role has all threads, registers stay as launched and any number will do."""
     low, high, step = SETMAXNREG
+    if not view.arch.setmaxnreg or len(view.kernel.manifest.roles) == 1:
+        high, step = view.arch.registers_per_thread, 1
     for instance, index, claim in view.claims("registers"):
         amount = view.value(instance, claim.amount)
         if low <= amount <= high and amount % step == 0:
             continue
-        why = f"{amount} < {low}" if amount < low else f"{amount} > {high}" if amount > high else f"{amount} % {step} != 0"
+        why = (
+            f"{amount} < {low}"
+            if amount < low
+            else f"{amount} > {high}"
+            if amount > high
+            else f"{amount} % {step} != 0"
+        )
         nearest = max(low, min(high, -(-amount // step) * step))
         yield Diagnostic(
             "PL034",
             f"{who(instance)} claims {amount} registers a thread: {why}",
             Place(instance.name, "claims", index),
-            notes=(f"a role's registers are {low} to {high} in steps of {step}",),
+            notes=(
+                f"a role's registers are {low} to {high}"
+                + (f" in steps of {step}" if step > 1 else ""),
+            ),
             help=f"claim {nearest}",
         )
 

@@ -86,12 +86,16 @@ def assign(view: View) -> Assignment:
         roles=roles,
         rings=rings,
         regions=tuple(
-            Region(w.need.name, w.owners, offsets[w.need.name], w.need.bytes, w.need.align, w.reason)
+            Region(
+                w.need.name, w.owners, offsets[w.need.name], w.need.bytes, w.need.align, w.reason
+            )
             for w in wanted
             if not w.arrivals
         ),
         mbarriers=tuple(
-            MbarrierPlan(w.need.name, w.owners, offsets[w.need.name], w.need.bytes // 8, w.arrivals, w.reason)
+            MbarrierPlan(
+                w.need.name, w.owners, offsets[w.need.name], w.need.bytes // 8, w.arrivals, w.reason
+            )
             for w in wanted
             if w.arrivals
         ),
@@ -123,7 +127,9 @@ def _roles(view: View, faults: list[Diagnostic]) -> tuple[tuple[RolePlace, ...],
         if excess(arch, needs) > 0:
             faults.append(_too_many_registers(view, needs))
     else:
-        faults += [_above_launch(n, c, launch, threads) for n, c in claims.items() if c and c[2] > launch]
+        faults += [
+            _above_launch(n, c, launch, threads) for n, c in claims.items() if c and c[2] > launch
+        ]
     first, placed = 0, []
     for name in names:
         claim = claims[name]
@@ -150,7 +156,7 @@ def _too_many_registers(view: View, needs: list[RoleNeed]) -> Diagnostic:
     total = sum(n.threads * n.registers for n in needs)
     listing = " + ".join(f"{n.threads} x {n.registers} ({n.name})" for n in needs)
     fits = [(n, largest_fitting(arch, needs, n.name)) for n in needs]
-    offers = [f"{n.name} with {f}" for n, f in fits if f]
+    offers = [_offer(needs, n.name, f) for n, f in fits if f]
     places = _claim_places(view, needs)
     return Diagnostic(
         "PL031",
@@ -161,7 +167,14 @@ def _too_many_registers(view: View, needs: list[RoleNeed]) -> Diagnostic:
             f"a launch of {threads} threads has {launch_registers(arch, threads)} registers a thread, "
             f"{pool(arch, threads)} in all",
         ),
-        help=f"what fits: {' or '.join(offers)}" if offers else "use fewer roles or smaller tiles",
+        help=f"what fits: {', or '.join(offers)}" if offers else "use fewer roles or smaller tiles",
+    )
+
+
+def _offer(needs: list[RoleNeed], name: str, fitting: int) -> str:
+    """The registers of every role, with those of role `name` lowered to what fits."""
+    return " and ".join(
+        f"{fitting if n.name == name else n.registers} ({n.name})" for n in needs
     )
 
 
@@ -174,6 +187,7 @@ def _above_launch(
         f"role '{role}' needs {registers} registers a thread by {who(instance)}, a launch of {threads} "
         f"threads has {launch}",
         Place(instance.name, "claims", index),
+        notes=(f"{registers} x {threads} = {registers * threads}, of {launch * threads}",),
         help="registers move between roles only if each role is of whole warpgroups and claims registers",
     )
 
@@ -278,7 +292,14 @@ def _barriers(view: View, faults: list[Diagnostic]) -> tuple[BarrierPlan, ...]:
         place = Place(instance.name, "claims", index)
         if claim.fixed is None:
             message = f"no named barrier is left for '{claim.name}' of {who(instance)}"
-            faults.append(Diagnostic("PL032", message, place, notes=(f"a block has {last + 1}, id 0 is __syncthreads()",)))
+            faults.append(
+                Diagnostic(
+                    "PL032",
+                    message,
+                    place,
+                    notes=(f"a block has {last + 1}, id 0 is __syncthreads()",),
+                )
+            )
         elif not 0 < claim.fixed <= last:
             message = f"barrier '{claim.name}' of {who(instance)} is fixed to {claim.fixed}, ids are 1 to {last}"
             faults.append(Diagnostic("PL032", message, place, help="leave the id to the link"))

@@ -94,7 +94,9 @@ def _call(view: View, instance: Instance, name: str) -> Call:
     assert found is not None, "check has seen that the entry exists"
     entry = found[1]
     symbol = abi.entry_symbol(instance.contract.component, name)
-    return Call(instance.name, symbol, instance.number, tuple(_call_arguments(view, instance, entry)))
+    return Call(
+        instance.name, symbol, instance.number, tuple(_call_arguments(view, instance, entry))
+    )
 
 
 def _call_arguments(view: View, instance: Instance, entry: Entry) -> Iterator[tuple[str, str]]:
@@ -135,13 +137,20 @@ def _role(view: View, a: Assignment, placed: RolePlace) -> RolePlan:
                 count = view.value(instance, port.count)
                 fragments.append((_variable(end), abi.ELEMENT_TYPES[port.element], count))
     claims = [(i, c) for i in view.role_instances(placed.name) if (c := view.claim(i, "registers"))]
-    reason = (
-        f"{placed.registers} registers a thread, the most of {', '.join(f'{i.name} {c[1]}' for i, c in claims)}"
-        if placed.registers
-        else f"{a.launch_registers} registers a thread, as launched"
-    )
+    if placed.registers:
+        most = ", ".join(f"{i.name} {c[1]}" for i, c in claims)
+        reason = f"setmaxnreg {placed.registers}: the most of {most}"
+    else:
+        reason = f"no setmaxnreg: what the code needs, of {a.launch_registers} at most"
     return RolePlan(
-        placed.name, placed.first_warp, placed.warps, placed.registers, calls, tuple(rings), tuple(fragments), reason
+        placed.name,
+        placed.first_warp,
+        placed.warps,
+        placed.registers,
+        calls,
+        tuple(rings),
+        tuple(fragments),
+        reason,
     )
 
 
@@ -150,13 +159,19 @@ def _channels(view: View, a: Assignment) -> Iterator[ChannelPlan]:
         if producer.port.space == "register":
             count = view.value(producer.instance, producer.port.count)
             yield ChannelPlan(
-                producer.name, consumer.name, "registers", f"{count} {producer.port.element} a thread, in place"
+                producer.name,
+                consumer.name,
+                "registers",
+                f"{count} {producer.port.element} a thread, in place",
             )
         else:
             ring = next(r for r in a.rings if r.producer.name == producer.name)
             stage = view.value(producer.instance, producer.port.bytes or "0")
             yield ChannelPlan(
-                producer.name, consumer.name, "ring", f"{ring.stages} stages of {stage} bytes, filled by bulk copies"
+                producer.name,
+                consumer.name,
+                "ring",
+                f"{ring.stages} stages of {stage} bytes, filled by bulk copies",
             )
 
 
@@ -175,7 +190,9 @@ def _parameters(view: View) -> Iterator[Parameter]:
                 swizzle=port.swizzle,
                 access="read" if port.direction == "in" else "write",
             )
-    extents = [f.name for i in view.kernel.instances for f in i.contract.facts if f.kind == "extent"]
+    extents = [
+        f.name for i in view.kernel.instances for f in i.contract.facts if f.kind == "extent"
+    ]
     for name in dict.fromkeys(extents):
         yield Parameter(kind="extent", name=name)
 

@@ -24,7 +24,9 @@ def as_text(product: Product, comparison: Comparison) -> str:
     """The summary and the first differences."""
     rows = [f"{product.plan.kernel}: {summary(comparison)}"]
     for d in comparison.differences[:SHOWN]:
-        rows.append(f"  {d.function}+{d.address:#06x}: {d.linked or 'nothing'} | {d.control or 'nothing'}")
+        rows.append(
+            f"  {d.function}+{d.address:#06x}: {d.linked or 'nothing'} | {d.control or 'nothing'}"
+        )
     if len(comparison.differences) > SHOWN:
         rows.append(f"  and {len(comparison.differences) - SHOWN} more")
     return "\n".join(rows)

@@ -11,10 +11,11 @@ from pipelink.report.identity import summary
 from pipelink.sass import Comparison
 
 
-def _console(out: TextIO):  # type: ignore[no-untyped-def]
+def _console(out: TextIO | None):  # type: ignore[no-untyped-def]
     from rich.console import Console
 
-    return Console(file=out, width=None if out.isatty() else 120, highlight=False)
+    stream = out or sys.stdout
+    return Console(file=stream, width=None if stream.isatty() else 120, highlight=False)
 
 
 def _table(title: str, *columns: str):  # type: ignore[no-untyped-def]
@@ -27,23 +28,47 @@ def _table(title: str, *columns: str):  # type: ignore[no-untyped-def]
     return table
 
 
-_NUMBERS = {"bytes", "from", "to", "id", "threads", "warps", "registers", "value", "arrivals", "count"}
+_NUMBERS = {
+    "bytes",
+    "from",
+    "to",
+    "id",
+    "threads",
+    "warps",
+    "registers",
+    "value",
+    "arrivals",
+    "count",
+}
 
 
-def print_map(product: Product, identity: Comparison | None, out: TextIO = sys.stdout) -> None:
+def print_map(product: Product, identity: Comparison | None, out: TextIO | None = None) -> None:
     """The linker map, section by section."""
     console, plan = _console(out), product.plan
-    console.print(f"[bold]{plan.kernel}[/] for {plan.target}: {plan.threads} threads, "
-                  f"{plan.shared_bytes} of {plan.shared_limit} bytes of shared memory, "
-                  f"{product.audited.registers} registers a thread at launch")
+    console.print(
+        f"[bold]{plan.kernel}[/] for {plan.target}: {plan.threads} threads, "
+        f"{plan.shared_bytes} of {plan.shared_limit} bytes of shared memory, "
+        f"{product.audited.registers} registers a thread at launch"
+    )
     console.print()
-    for table in (_owners(product), _roles(product), _memory(product), _barriers(product), _channels(product), _facts(product)):
+    for table in (
+        _owners(product),
+        _roles(product),
+        _memory(product),
+        _barriers(product),
+        _channels(product),
+        _facts(product),
+    ):
         if table.row_count:
             console.print(table)
     audited = product.audited
     console.print(f"fold gate    held: every binding is a constant in the cubin")
-    console.print(f"fingerprints held: device code and contracts are the same ({len({i.component for i in plan.instances})} components)")
-    console.print(f"audit        {audited.registers} registers, {audited.barriers} barrier(s), {audited.stack_bytes} stack bytes, {audited.spill_bytes} spilled")
+    console.print(
+        f"fingerprints held: device code and contracts are the same ({len({i.component for i in plan.instances})} components)"
+    )
+    console.print(
+        f"audit        {audited.registers} registers, {audited.barriers} barrier(s), {audited.stack_bytes} stack bytes, {audited.spill_bytes} spilled"
+    )
     console.print(f"identity     {summary(identity)}")
 
 
@@ -59,7 +84,7 @@ def _roles(product: Product):  # type: ignore[no-untyped-def]
     for r in product.plan.roles:
         first, last = r.first_warp, r.first_warp + r.warps - 1
         steps = ", ".join(c.instance for c in r.steps)
-        registers = str(r.registers or product.plan.launch_registers)
+        registers = str(r.registers or product.audited.registers)
         table.add_row(r.name, f"{first}-{last}", str(32 * r.warps), registers, steps, r.reason)
     return table
 
@@ -68,7 +93,9 @@ def _memory(product: Product):  # type: ignore[no-untyped-def]
     table = _table("Shared memory", "from", "to", "bytes", "region", "owners", "why")
     plan = product.plan
     rows = [(r.offset, r.bytes, r.name, r.owners, r.reason) for r in plan.regions]
-    rows += [(m.offset, 8 * m.count, m.name, m.owners, f"mbarriers: {m.reason}") for m in plan.mbarriers]
+    rows += [
+        (m.offset, 8 * m.count, m.name, m.owners, f"mbarriers: {m.reason}") for m in plan.mbarriers
+    ]
     for offset, size, name, owners, reason in sorted(rows):
         table.add_row(str(offset), str(offset + size), str(size), name, ", ".join(owners), reason)
     return table
@@ -93,16 +120,24 @@ def _facts(product: Product):  # type: ignore[no-untyped-def]
     facts = product.plan.facts
     for f in facts:
         if f.kind != "imports":
-            users = [u.instance for u in facts if u.kind == "imports" and (u.provider, u.name) == (f.instance, f.name)]
+            users = [
+                u.instance
+                for u in facts
+                if u.kind == "imports" and (u.provider, u.name) == (f.instance, f.name)
+            ]
             table.add_row(f.name, str(f.value), f.instance, ", ".join(users) or "-")
     return table
 
 
-def print_contract(contract: Contract, out: TextIO = sys.stdout) -> None:
+def print_contract(contract: Contract, out: TextIO | None = None) -> None:
     """A contract, readably."""
     console = _console(out)
-    console.print(f"[bold]{contract.component}[/] {contract.version} of {contract.owner}, for {contract.target}")
-    console.print(f"CUDA {contract.toolchain[0]}.{contract.toolchain[1]}, floating point {contract.floating_point}")
+    console.print(
+        f"[bold]{contract.component}[/] {contract.version} of {contract.owner}, for {contract.target}"
+    )
+    console.print(
+        f"CUDA {contract.toolchain[0]}.{contract.toolchain[1]}, floating point {contract.floating_point}"
+    )
     console.print()
     facts = _table("Facts", "fact", "kind", "value")
     for f in contract.facts:
@@ -112,7 +147,12 @@ def print_contract(contract: Contract, out: TextIO = sys.stdout) -> None:
         claims.add_row(c.name, c.kind, c.amount)
     ports = _table("Ports", "port", "space", "direction", "what")
     for p in contract.ports:
-        what = " ".join(filter(None, [p.element, "x".join(p.shape), p.count, p.layout, p.stages and f"{p.stages} of"]))
+        what = " ".join(
+            filter(
+                None,
+                [p.element, "x".join(p.shape), p.count, p.layout, p.stages and f"{p.stages} of"],
+            )
+        )
         what += ", ".join(f"{q.name}: {q.element} {'x'.join(q.shape)}" for q in p.parts)
         ports.add_row(p.name, p.space, p.direction, what)
     rules = _table("Requirements", "condition", "why")

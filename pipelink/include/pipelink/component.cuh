@@ -10,7 +10,8 @@
 //         ... stages.at(self) ...
 //     }
 //
-// An owner's code stands in a namespace of its own, so that the control can hold all owners' sources.
+// An owner's code stands in a namespace of its own, so that the control can hold all owners'
+// sources.
 #pragma once
 
 #include <pipelink/claims.cuh>
@@ -18,7 +19,8 @@
 #include <pipelink/ptx.cuh>
 
 #ifndef PIPELINK_TARGET
-#error "compile components with `pipelink compile`, which records the target and the build in the object"
+#error \
+    "compile components with `pipelink compile`, which records the target and the build in the object"
 #endif
 
 namespace pipelink {
@@ -196,25 +198,25 @@ consteval bool same_text(const char* a, const char* b) {
 #ifdef __CUDA_ARCH__
 #define PIPELINK_NOTE(id, kind, text)
 #else
-#define PIPELINK_NOTE(id, kind, text)                                                              \
-    __attribute__((section(".note.pipelink"), used, aligned(4))) static const pipelink::Note<      \
-        text.size>                                                                                 \
+#define PIPELINK_NOTE(id, kind, text)                                  \
+    __attribute__((section(".note.pipelink"), used,                    \
+                   aligned(4))) static const pipelink::Note<text.size> \
         pipelink_note_##id = pipelink::note<text.size>(kind, text);
 #endif
 
-#define PIPELINK_COMPONENT(id, terms_)                                                             \
-    static_assert(pipelink::same_text(#id, terms_.component),                                      \
-                  "PIPELINK_COMPONENT and the contract name the component differently");           \
-    PIPELINK_NOTE(id, pipelink::note_contract_v1, terms_.terms)                                    \
-    PIPELINK_NOTE(id##_places, pipelink::note_places_v1, terms_.places)                            \
-    extern "C" __device__ std::uint64_t pipelink_fingerprint__##id() {                             \
-        constexpr std::uint64_t fingerprint =                                                      \
-            pipelink::hash_contract(terms_.terms.data, terms_.terms.size);                         \
-        return fingerprint;                                                                        \
+#define PIPELINK_COMPONENT(id, terms_)                                                   \
+    static_assert(pipelink::same_text(#id, terms_.component),                            \
+                  "PIPELINK_COMPONENT and the contract name the component differently"); \
+    PIPELINK_NOTE(id, pipelink::note_contract_v1, terms_.terms)                          \
+    PIPELINK_NOTE(id##_places, pipelink::note_places_v1, terms_.places)                  \
+    extern "C" __device__ std::uint64_t pipelink_fingerprint__##id() {                   \
+        constexpr std::uint64_t fingerprint =                                            \
+            pipelink::hash_contract(terms_.terms.data, terms_.terms.size);               \
+        return fingerprint;                                                              \
     }
 
 // Declares the entry with the type that the contract states; a definition that differs is an error.
-#define PIPELINK_ENTRY(id, entry)                                                                  \
-    extern "C" __device__ decltype(entry)::Signature pipelink__##id##__##entry;                    \
-    extern "C" __device__ pipelink::ResultOf<decltype(entry)::Signature>::type                     \
+#define PIPELINK_ENTRY(id, entry)                                               \
+    extern "C" __device__ decltype(entry)::Signature pipelink__##id##__##entry; \
+    extern "C" __device__ pipelink::ResultOf<decltype(entry)::Signature>::type  \
         pipelink__##id##__##entry

@@ -1,13 +1,12 @@
 // Facts and expressions over facts.
 //
-// A fact is an empty object: its name and value are in its type, so that `fact.at(self)` is a constant
-// in device code and the same text in the contract. Expressions over facts are objects of the same
-// kind, so a size stands once: `bytes.at(self)` computes what the contract states.
+// A fact is an empty object: its name and value are in its type, so that `fact.at(self)` is a
+// constant in device code and the same text in the contract. Expressions over facts are objects of
+// the same kind, so a size stands once: `bytes.at(self)` computes what the contract states.
 #pragma once
 
 #include <pipelink/abi.cuh>
 #include <pipelink/text.cuh>
-
 #include <type_traits>
 
 namespace pipelink {
@@ -38,23 +37,23 @@ consteval auto operator""_n() {
 }
 }  // namespace literals
 
-#define PIPELINK_BINARY(name, symbol, written)                                                    \
-    template <class L, class R>                                                                   \
-    struct name : ExpressionTag {                                                                 \
-        __device__ __forceinline__ static long long at(Self self) {                               \
-            return L::at(self) symbol R::at(self);                                                \
-        }                                                                                         \
-        static constexpr void write(Writer& out) {                                                \
-            out.put('(');                                                                         \
-            L::write(out);                                                                        \
-            out.put(" " written " ");                                                             \
-            R::write(out);                                                                        \
-            out.put(')');                                                                         \
-        }                                                                                         \
-    };                                                                                            \
-    template <Expression L, Expression R>                                                         \
-    constexpr name<L, R> operator symbol(L, R) {                                                  \
-        return {};                                                                                \
+#define PIPELINK_BINARY(name, symbol, written)                      \
+    template <class L, class R>                                     \
+    struct name : ExpressionTag {                                   \
+        __device__ __forceinline__ static long long at(Self self) { \
+            return L::at(self) symbol R::at(self);                  \
+        }                                                           \
+        static constexpr void write(Writer& out) {                  \
+            out.put('(');                                           \
+            L::write(out);                                          \
+            out.put(" " written " ");                               \
+            R::write(out);                                          \
+            out.put(')');                                           \
+        }                                                           \
+    };                                                              \
+    template <Expression L, Expression R>                           \
+    constexpr name<L, R> operator symbol(L, R) {                    \
+        return {};                                                  \
     }
 
 PIPELINK_BINARY(Add, +, "+")

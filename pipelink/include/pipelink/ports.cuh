@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cuda_bf16.h>
+
 #include <pipelink/facts.cuh>
 
 namespace pipelink {
@@ -168,7 +169,8 @@ constexpr auto part(Extents, Swizzle<swizzle>) {
 }
 
 // A ring of stages in shared memory. The link places each part as an array over the stages, and one
-// full and one empty mbarrier a stage; the glue initialises the barriers with the declared arrivals.
+// full and one empty mbarrier a stage; the glue initialises the barriers with the declared
+// arrivals.
 template <Name name_, class Stages, class Arrivals, class... Parts>
 struct Ring : Port<name_> {
     using Port<name_>::Port;

@@ -15,13 +15,19 @@ struct Name {
     }
 };
 
+// Not constexpr, so that a compiler names it when a contract does not fit.
+void contract_is_longer_than_contract_capacity();
+
 // A fixed buffer that consteval code appends to; taken at its exact size in the end.
 template <std::size_t Capacity>
 struct Buffer {
     char data[Capacity]{};
     std::size_t size = 0;
 
-    constexpr void put(char c) { data[size++] = c; }
+    constexpr void put(char c) {
+        if (size == Capacity) contract_is_longer_than_contract_capacity();
+        data[size++] = c;
+    }
     constexpr void put(const char* text) {
         while (*text) put(*text++);
     }

@@ -1,0 +1,91 @@
+"""Rules on single values: every expression has one, and every size is a size."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipelink.abi import Claim, Port
+from pipelink.diagnostics import Diagnostic, Place
+from pipelink.expression import ExpressionError
+from pipelink.model import Instance
+from pipelink.view import View, who
+
+# PTX ISA, "Phase of the mbarrier object": the largest pending count.
+ARRIVALS = (1 << 20) - 1
+_UNBOUNDED = (1 << 63) - 1
+_AMOUNT = {"shared": "bytes", "barrier": "threads", "mbarrier": "mbarriers", "stack": "bytes"}
+
+
+@dataclass(frozen=True)
+class _Value:
+    """An expression of a contract, what it is, and its bounds."""
+
+    place: Place
+    title: str
+    text: str
+    least: int = 1
+    most: int = _UNBOUNDED
+
+
+def _claim(place: Place, claim: Claim) -> Iterator[_Value]:
+    title = f"{_AMOUNT.get(claim.kind, claim.kind)} of claim '{claim.name}'"
+    yield _Value(place, title, claim.amount, 0 if claim.kind in ("stack", "shared") else 1)
+    if claim.kind == "mbarrier":
+        yield _Value(place, f"arrivals of claim '{claim.name}'", claim.arrivals, 1, ARRIVALS)
+
+
+def _port(place: Place, port: Port, extents: set[str]) -> Iterator[_Value]:
+    of = f"of port '{port.name}'"
+    for text in (*port.shape, *port.box):
+        if text not in extents:
+            yield _Value(place, f"a side {of}", text)
+    if port.space == "register":
+        yield _Value(place, f"elements {of}", port.count)
+    if port.space == "shared":
+        yield _Value(place, f"stages {of}", port.stages)
+        yield _Value(place, f"arrivals {of}", port.arrivals, 1, ARRIVALS)
+        yield from (_Value(place, f"bytes {of}", text) for text in filter(None, [port.bytes]))
+        for part in port.parts:
+            for text in part.shape:
+                yield _Value(place, f"a side of part '{part.name}' {of}", text)
+
+
+def _values(instance: Instance) -> Iterator[_Value]:
+    contract = instance.contract
+    extents = {f.name for f in contract.facts if f.kind == "extent"}
+    for index, claim in enumerate(contract.claims):
+        yield from _claim(Place(instance.name, "claims", index), claim)
+    for index, port in enumerate(contract.ports):
+        yield from _port(Place(instance.name, "ports", index), port, extents)
+
+
+def computable(view: View) -> Iterator[Diagnostic]:
+    for instance in view.kernel.instances:
+        for value in _values(instance):
+            try:
+                view.value(instance, value.text)
+            except ExpressionError as error:
+                message = f"{value.title} of {who(instance)}: {error}"
+                yield Diagnostic("PL015", message, value.place)
+        for index, port in enumerate(instance.contract.ports):
+            try:
+                view.layout(instance, port.layout)
+            except ExpressionError as error:
+                message = f"the layout of port '{port.name}' of {who(instance)}: {error}"
+                yield Diagnostic("PL015", message, Place(instance.name, "ports", index))
+
+
+def sizes(view: View) -> Iterator[Diagnostic]:
+    """A size below its bounds would let placements overlap."""
+    for instance in view.kernel.instances:
+        for value in _values(instance):
+            found = view.value(instance, value.text)
+            if value.least <= found <= value.most:
+                continue
+            bound = f"at least {value.least}" if found < value.least else f"at most {value.most}"
+            yield Diagnostic(
+                "PL020",
+                f"{value.title} of {who(instance)}: {value.text} is {found}, {bound} can be",
+                value.place,
+            )

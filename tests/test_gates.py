@@ -1,0 +1,181 @@
+"""What can't link, or links and is refused: each gate by name, on real objects."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from pipelink import driver
+from pipelink.cli import main
+
+ROOT = Path(__file__).parents[1]
+KERNELS = Path(__file__).parent / "kernels"
+FFN = ROOT / "components" / "ffn"
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """An empty folder to work in, so that every path in a message is short."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def compile_(source, *flags):
+    assert main(["compile", str(source), "-o", f"{Path(source).stem}.o", "--arch", "sm_90a", *flags]) == 0
+
+
+def manifest(component, outputs="y"):
+    text = (KERNELS / "reverse.kernel.toml").read_text()
+    text = text.replace("reverse.o", f"{component}.o").replace("reverse_tiles", f"{component}_kernel")
+    lines = [row for row in text.splitlines() if outputs != "y" or not row.startswith("x =")]
+    Path("k.kernel.toml").write_text("\n".join(lines))
+
+
+def refusal(capsys, *arguments):
+    """The diagnostics of a link that must fail, and the proof that it left nothing."""
+    capsys.readouterr()
+    before = sorted(os.listdir())
+    assert main(["link", "k.kernel.toml", "-o", "k.cubin", *arguments]) == 1
+    assert sorted(os.listdir()) == before
+    return capsys.readouterr().err
+
+
+def test_a_binding_that_can_not_fold_is_refused_by_name(folder, capsys):
+    compile_(KERNELS / "unfolded.cu")
+    manifest("unfolded")
+    assert refusal(capsys) == (
+        "error[PL040]: a binding in 'unfolded_kernel' did not fold to a constant\n"
+        "  --> k.kernel.toml (unfolded_kernel)\n"
+        "  = note: an instance number or a slot is known at run time only, or a call was not inlined\n"
+        "  = help: pass `self` as it came, and keep the functions that take it inline\n"
+    )
+
+
+def test_a_contract_that_differs_between_host_and_device_is_refused_by_name(folder, capsys):
+    compile_(KERNELS / "two_faced.cu")
+    manifest("two_faced")
+    assert refusal(capsys) == (
+        "error[PL041]: the contract of two_faced of test-team is another one in the device pass "
+        "than in the host pass\n"
+        "  --> k.kernel.toml (two_faced_kernel)\n"
+        "  = help: let no value of a contract depend on __CUDA_ARCH__, and relink with a fresh plan\n"
+    )
+
+
+def test_stack_bytes_that_no_contract_declares_are_refused(folder, capsys):
+    compile_(KERNELS / "stacked.cu")
+    manifest("stacked")
+    assert refusal(capsys) == (
+        "error[PL044]: 'stacked_kernel' uses 256 stack bytes a thread and spills 0 bytes, "
+        "its contracts declare 0\n"
+        "  --> k.kernel.toml (stacked_kernel)\n"
+        "  = help: claim more registers, choose smaller tiles, or declare the bytes with claims_stack\n"
+    )
+
+
+def test_declared_stack_bytes_link(folder):
+    compile_(KERNELS / "stacked.cu", "-D", "STACK_BYTES=256")
+    manifest("stacked")
+    assert main(["link", "k.kernel.toml", "-o", "k.cubin"]) == 0
+
+
+def test_an_undefined_function_is_refused_by_name(folder, capsys):
+    source = (KERNELS / "reverse.cu").read_text()
+    source = source.replace("namespace reverse {", 'namespace reverse { extern "C" __device__ int nobody(int);')
+    Path("reverse.cu").write_text(source.replace("= first +", "= nobody(first) +"))
+    compile_("reverse.cu")
+    manifest("reverse", "xy")
+    assert refusal(capsys).splitlines()[0] == "error[PL042]: nobody defines 'nobody'"
+
+
+def test_a_printf_that_serialises_wgmma_is_a_link_error(folder, capsys):
+    source = (FFN / "mainloop.cu").read_text()
+    Path("mainloop.cu").write_text(
+        "#include <cstdio>\n" + source.replace("in.wait(self, state);", 'in.wait(self, state); printf("%d", step);')
+    )
+    shutil.copy(FFN / "wgmma.cuh", "wgmma.cuh")
+    for name in (Path("mainloop.cu"), FFN / "loader.cu", FFN / "epilogue.cu"):
+        compile_(name)
+    text = (FFN / "ffn.kernel.toml").read_text().replace("components/ffn/", "")
+    Path("k.kernel.toml").write_text(text)
+    found = refusal(capsys).splitlines()
+    assert found[0] == "error[PL043]: the link of 'ffn' broke (C7510)"
+    assert found[1] == "  --> k.kernel.toml (ffn)"
+
+
+def test_an_object_of_another_contract_than_the_plan_is_refused(folder, capsys):
+    compile_(KERNELS / "reverse.cu")
+    manifest("reverse", "xy")
+    assert main(["plan", "k.kernel.toml", "--objects", ".", "-o", "k.plan.json"]) == 0
+    assert main(["render", "k.plan.json", "-o", "k.glue.cu"]) == 0
+    assert main(["compile", "--glue", "k.glue.cu", "-o", "k.fatbin", "--arch", "sm_90a"]) == 0
+    Path("reverse.cu").write_text((KERNELS / "reverse.cu").read_text().replace("1.0.0", "1.0.1"))
+    compile_("reverse.cu")
+    assert refusal(capsys, "--plan", "k.plan.json", "--glue", "k.fatbin") == (
+        "error[PL008]: the plan of 'reverse_kernel' was made with another contract of reverse of "
+        "test-team than the one in reverse.o\n"
+        "  --> reverse.o\n"
+        "  = help: make the plan anew\n"
+    )
+
+
+def test_a_stale_glue_does_not_link_even_where_the_plan_is_fresh(folder, capsys):
+    """The device code's own fingerprint holds the glue, whatever the plan says."""
+    compile_(KERNELS / "reverse.cu")
+    manifest("reverse", "xy")
+    for call in (
+        ["plan", "k.kernel.toml", "-o", "k.plan.json"],
+        ["render", "k.plan.json", "-o", "k.glue.cu"],
+        ["compile", "--glue", "k.glue.cu", "-o", "k.fatbin", "--arch", "sm_90a"],
+    ):
+        assert main(call) == 0
+    Path("reverse.cu").write_text((KERNELS / "reverse.cu").read_text().replace("1.0.0", "1.0.1"))
+    compile_("reverse.cu")
+    assert main(["plan", "k.kernel.toml", "-o", "k.plan.json"]) == 0
+    found = refusal(capsys, "--plan", "k.plan.json", "--glue", "k.fatbin").splitlines()
+    assert found[0].startswith("error[PL041]: the contract of reverse of test-team is another one")
+
+
+def test_objects_of_another_floating_point_mode_are_refused(folder, capsys):
+    compile_(KERNELS / "reverse.cu")
+    source = (KERNELS / "reverse.cu").read_text().replace("reverse", "other")
+    Path("other.cu").write_text(source)
+    compile_("other.cu", "--ftz")
+    text = (KERNELS / "reverse.kernel.toml").read_text().replace('"r.run"', '"r.run", "o.run"')
+    text = text.replace("[[roles]]", '[instances.o]\nobject = "other.o"\n\n[[roles]]')
+    Path("k.kernel.toml").write_text(text + 'z = "o.y"\nw = "o.x"\n')
+    assert refusal(capsys).splitlines()[0] == (
+        "error[PL025]: other of test-team (instance 'o') was built with floating-point mode "
+        "'ftz=1 div=1 sqrt=1 fma=1', reverse of test-team (instance 'r') with 'ftz=0 div=1 sqrt=1 fma=1'"
+    )
+
+
+def test_a_reproducer_relinks_to_the_same_bytes_elsewhere(folder, tmp_path, monkeypatch):
+    compile_(KERNELS / "reverse.cu")
+    manifest("reverse", "xy")
+    assert main(["link", "k.kernel.toml", "-o", "k.cubin", "--reproduce", "k.tar"]) == 0
+    shutil.unpack_archive("k.tar", "elsewhere")
+    monkeypatch.chdir("elsewhere/reverse_kernel")
+    words = Path("command.txt").read_text().split()
+    assert main(words[1:]) == 0
+    assert Path("reverse_kernel.cubin").read_bytes() == (tmp_path / "k.cubin").read_bytes()
+
+
+def test_map_and_check_write_nothing(folder):
+    compile_(KERNELS / "reverse.cu")
+    manifest("reverse", "xy")
+    before = sorted(os.listdir())
+    for call in ("check", "map", "verify"):
+        assert main([call, "k.kernel.toml"]) == 0
+    assert sorted(os.listdir()) == before
+
+
+def test_the_metadata_says_what_was_linked(folder):
+    compile_(KERNELS / "reverse.cu")
+    manifest("reverse", "xy")
+    assert main(["link", "k.kernel.toml", "-o", "k.cubin"]) == 0
+    plan = driver.read_plan(Path("k.plan.json"))
+    assert [(r.name, r.offset, r.bytes) for r in plan.regions] == [("r.staging", 0, 512)]
+    assert [(m.name, m.offset, m.arrivals) for m in plan.mbarriers] == [("r.read", 512, 128)]
+    assert [(b.name, b.id, b.threads) for b in plan.barriers] == [("written", 1, 128)]
