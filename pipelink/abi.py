@@ -1,8 +1,8 @@
 """The note format: docs/abi.md is its prose specification.
 
-Section `.note.pipelink` holds ELF notes of the name `PipeLink`. A contract is one note, its places are
-another; each description is a JSON text in UTF-8. The type's low byte says which of the two, the next
-byte is the version of the format.
+Section `.note.pipelink` holds ELF notes of the name `PipeLink`. A contract is one note, its places
+are another; each description is a JSON text in UTF-8. The type's low byte says which of the two,
+the next byte is the version of the format.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Arguments to passes, exit codes: 0 holds, 1 the input is at fault, 2 usage, 3 the tools failed."""
+"""Arguments to passes, and exit codes.
+
+0 holds, 1 the input is at fault, 2 usage, 3 the toolchain or PipeLink itself failed.
+"""
 
 from __future__ import annotations
 
@@ -86,6 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--plan", type=Path, help="link by this plan")
     sub.add_argument("--glue", type=Path, help="with --plan: the compiled glue")
     sub.add_argument("--reproduce", type=Path, metavar="TAR", help="write all inputs of this link")
+    sub.add_argument("--lineinfo", action="store_true", help="keep source lines for profilers")
     for name, call, what in (
         ("verify", _verify, "build the control, compare every instruction"),
         ("map", _map, "show who has which bytes, barriers, warps and registers"),
@@ -236,11 +240,11 @@ def _link(args: argparse.Namespace) -> int:
     if args.plan:
         sources = _sources(args)
         plan = driver.read_plan(args.plan)
-        product = driver.link(plan, sources, driver.read_file(args.glue))
+        product = driver.link(plan, sources, driver.read_file(args.glue), lineinfo=args.lineinfo)
         driver.write_product(product, args.output, {})
         return 0
     kernel, sources = _kernel(args)
-    product, glue = driver.build(kernel, sources, args.output)
+    product, glue = driver.build(kernel, sources, args.output, lineinfo=args.lineinfo)
     extra = {".plan.json": driver.encode_plan(product.plan), ".glue.cu": product.glue.encode()}
     driver.write_product(product, args.output, extra)
     if args.reproduce:

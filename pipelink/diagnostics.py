@@ -1,8 +1,8 @@
 """Diagnostics as data: what is wrong, where, what is on the other side, and the way out.
 
-Passes make `Diagnostic` values; `report/` renders them. A place is symbolic (instance, section of the
-contract, number): the line is looked up in the object only when a diagnostic is rendered, so that no
-plan depends on where a line stands.
+Passes make `Diagnostic` values; `report/` renders them. A place is symbolic (instance, section of
+the contract, number): the line is looked up in the object only when a diagnostic is rendered, so
+that no plan depends on where a line stands.
 """
 
 from __future__ import annotations

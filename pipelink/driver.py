@@ -144,7 +144,7 @@ def compile_glue(plan_: Plan, glue: str, beside: Path) -> bytes:
         )
 
 
-def link(plan_: Plan, sources: Sources, glue: bytes) -> Product:
+def link(plan_: Plan, sources: Sources, glue: bytes, *, lineinfo: bool = False) -> Product:
     """link, audit: the cubin of a plan, from the objects that it was made for."""
     inputs = []
     for instance in {i.object: i for i in plan_.instances}.values():
@@ -160,23 +160,38 @@ def link(plan_: Plan, sources: Sources, glue: bytes) -> Product:
                     help="make the plan anew",
                 )
             )
+        checkpoint(_too_new(component))
         inputs.append((instance.object, path.read_bytes()))
     try:
-        linked = toolchain.link(
-            [*inputs, ("glue", glue)], plan_.target, FloatingPoint.parse(plan_.floating_point)
-        )
+        mode = FloatingPoint.parse(plan_.floating_point)
+        linked = toolchain.link([*inputs, ("glue", glue)], plan_.target, mode, lineinfo=lineinfo)
     except toolchain.LinkFailed as error:
         raise refused(plan_, error.log) from error
     return Product(plan_, linked.cubin, audit(plan_, linked.cubin, linked.log))
 
 
-def build(kernel: Kernel, sources: Sources, output: Path) -> tuple[Product, bytes]:
+def _too_new(component: Component) -> list[Diagnostic]:
+    """The linker takes LTO-IR of its own or an older minor version, of its own major."""
+    built, linker = component.contract.toolchain, toolchain.linker_version()
+    if built[0] == linker[0] and built <= linker:
+        return []
+    message = (
+        f"{component.contract.component} of {component.contract.owner} was built by CUDA "
+        f"{built[0]}.{built[1]}, the linker is of {linker[0]}.{linker[1]}"
+    )
+    help_ = f"build it with CUDA {linker[0]}.0 to {linker[0]}.{linker[1]}"
+    return [Diagnostic("PL026", message, FilePlace(component.path), help=help_)]
+
+
+def build(
+    kernel: Kernel, sources: Sources, output: Path, *, lineinfo: bool = False
+) -> tuple[Product, bytes]:
     """The whole line from a kernel; the product and its compiled glue."""
     plan_ = plan(kernel)
     # Beyond this point nothing is decided any more.
     glue = render_glue(plan_)
     fatbin = compile_glue(plan_, glue, output)
-    product = link(plan_, sources, fatbin)
+    product = link(plan_, sources, fatbin, lineinfo=lineinfo)
     return Product(plan_, product.cubin, product.audited, glue), fatbin
 
 
@@ -188,7 +203,7 @@ def metadata(product: Product) -> bytes:
         "kernel": plan_.kernel,
         "entry": plan_.kernel,
         "arch": plan_.target,
-        "minimum_driver": 13000,
+        "minimum_driver": 1000 * toolchain.linker_version()[0],
         "cubin_sha256": hashlib.sha256(product.cubin).hexdigest(),
         "manifest": plan_.manifest,
         "threads": plan_.threads,

@@ -33,3 +33,6 @@ class FloatingPoint:
         if set(fields) != {"ftz", "div", "sqrt", "fma"} or set(fields.values()) - {"0", "1"}:
             raise ValueError(f"'{text}' is no floating-point mode")
         return FloatingPoint(**{name: value == "1" for name, value in fields.items()})
+
+
+PRECISE = FloatingPoint()

@@ -42,7 +42,7 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Component:
-    """An object as read: its contract, the hash of the contract's text, and where its lines stand."""
+    """An object as read: contract, hash of the contract's text, and where its lines stand."""
 
     path: str
     contract: Contract

@@ -1,7 +1,7 @@
 """nvcc, nvJitLink and the disassembler: the only importer of subprocess and the CUDA bindings.
 
-The toolchain is the one of the `nvidia` wheels beside PipeLink. An installed CUDA toolkit is used only
-where PIPELINK_CUDA_HOME names it. The link is nvJitLink, never the driver.
+The toolchain is the one of the `nvidia` wheels beside PipeLink. An installed CUDA toolkit is used
+only where PIPELINK_CUDA_HOME names it. The link is nvJitLink, never the driver.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError
-from pipelink.floating import FloatingPoint
+from pipelink.floating import PRECISE, FloatingPoint
 from pipelink.resources import include_dir
 
 STANDARD = ("-std=c++20", "-O3", "-DNDEBUG")
@@ -88,7 +88,7 @@ def code_target(arch: str) -> list[str]:
 
 
 def _relative(path: Path | str) -> str:
-    """nvcc passes paths through a shell, where an absolute one may hold a `$`; a relative one works."""
+    """nvcc passes paths through a shell: a `$` in an absolute one fails, a relative one works."""
     return os.path.relpath(path)
 
 
@@ -114,7 +114,7 @@ class CompileOptions:
     arch: str
     include: tuple[str, ...] = ()
     define: tuple[str, ...] = ()
-    floating_point: FloatingPoint = FloatingPoint()
+    floating_point: FloatingPoint = PRECISE
     lineinfo: bool = False
     depfile: Path | None = None
 
@@ -146,8 +146,11 @@ def compile_component(source: Path, output: Path, options: CompileOptions, prelu
                 "-objtemp",
                 "-include",
                 _relative(header),
-            ]
-            + [*depends, _relative(source), "-o", _relative(part)],
+                *depends,
+                _relative(source),
+                "-o",
+                _relative(part),
+            ],
             source,
         )
         if options.depfile:
@@ -198,6 +201,14 @@ def compile_control(source: Path, output: Path, options: CompileOptions) -> None
             source,
         )
         os.replace(part, output)
+
+
+def linker_version() -> tuple[int, int]:
+    """(major, minor) of nvJitLink."""
+    from cuda.bindings import nvjitlink
+
+    major, minor = nvjitlink.version()
+    return int(major), int(minor)
 
 
 def link(

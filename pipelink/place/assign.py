@@ -163,10 +163,7 @@ def _too_many_registers(view: View, needs: list[RoleNeed]) -> Diagnostic:
         f"the roles claim {total} registers, the pool has {pool(arch, threads)}: {listing}",
         places[0],
         tuple(places[1:]),
-        notes=(
-            f"a launch of {threads} threads has {launch_registers(arch, threads)} registers a thread, "
-            f"{pool(arch, threads)} in all",
-        ),
+        notes=(f"a launch of {threads} threads has {launch_registers(arch, threads)} each",),
         help=f"what fits: {', or '.join(offers)}" if offers else "use fewer roles or smaller tiles",
     )
 

@@ -28,9 +28,11 @@ def _object(manifest: Path | None, objects: Path | None, instance: str) -> Path 
         return None
     specs = read_manifest(manifest).instances
     path = next((objects / s.object for s in specs if s.name == instance), None)
-    contract_file = path.with_suffix(".contract.json") if path else None
+    if path is None:
+        return None
     # A plan from contracts alone: the object, which knows the lines, may not be here.
-    return contract_file if path and not path.exists() and contract_file.exists() else path
+    contract_file = path.with_suffix(".contract.json")
+    return contract_file if contract_file.exists() and not path.exists() else path
 
 
 def _line(path: Path | None, place: Place) -> str:

@@ -5,23 +5,22 @@ from __future__ import annotations
 import sys
 from typing import TextIO
 
+from rich import box
+from rich.console import Console
+from rich.table import Table
+
 from pipelink.abi import Contract
 from pipelink.driver import Product
 from pipelink.report.identity import summary
 from pipelink.sass import Comparison
 
 
-def _console(out: TextIO | None):  # type: ignore[no-untyped-def]
-    from rich.console import Console
-
+def _console(out: TextIO | None) -> Console:
     stream = out or sys.stdout
     return Console(file=stream, width=None if stream.isatty() else 120, highlight=False)
 
 
-def _table(title: str, *columns: str):  # type: ignore[no-untyped-def]
-    from rich import box
-    from rich.table import Table
-
+def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False)
     for column in columns:
         table.add_column(column, justify="right" if column in _NUMBERS else "left", overflow="fold")
@@ -61,25 +60,24 @@ def print_map(product: Product, identity: Comparison | None, out: TextIO | None 
     ):
         if table.row_count:
             console.print(table)
-    audited = product.audited
-    console.print(f"fold gate    held: every binding is a constant in the cubin")
+    audited, components = product.audited, {i.component for i in plan.instances}
+    console.print("fold gate    held: every binding is a constant in the cubin")
+    console.print(f"fingerprints held: {len(components)} contracts are those of the device code")
     console.print(
-        f"fingerprints held: device code and contracts are the same ({len({i.component for i in plan.instances})} components)"
-    )
-    console.print(
-        f"audit        {audited.registers} registers, {audited.barriers} barrier(s), {audited.stack_bytes} stack bytes, {audited.spill_bytes} spilled"
+        f"audit        {audited.registers} registers, {audited.barriers} barriers with "
+        f"__syncthreads(), {audited.stack_bytes} stack bytes, {audited.spill_bytes} spilled"
     )
     console.print(f"identity     {summary(identity)}")
 
 
-def _owners(product: Product):  # type: ignore[no-untyped-def]
+def _owners(product: Product) -> Table:
     table = _table("Owners", "instance", "component", "version", "owner", "object", "role")
     for i in product.plan.instances:
         table.add_row(i.name, i.component, i.version, i.owner, i.object, i.role)
     return table
 
 
-def _roles(product: Product):  # type: ignore[no-untyped-def]
+def _roles(product: Product) -> Table:
     table = _table("Warps and registers", "role", "warps", "threads", "registers", "steps", "why")
     for r in product.plan.roles:
         first, last = r.first_warp, r.first_warp + r.warps - 1
@@ -89,7 +87,7 @@ def _roles(product: Product):  # type: ignore[no-untyped-def]
     return table
 
 
-def _memory(product: Product):  # type: ignore[no-untyped-def]
+def _memory(product: Product) -> Table:
     table = _table("Shared memory", "from", "to", "bytes", "region", "owners", "why")
     plan = product.plan
     rows = [(r.offset, r.bytes, r.name, r.owners, r.reason) for r in plan.regions]
@@ -101,21 +99,21 @@ def _memory(product: Product):  # type: ignore[no-untyped-def]
     return table
 
 
-def _barriers(product: Product):  # type: ignore[no-untyped-def]
+def _barriers(product: Product) -> Table:
     table = _table("Named barriers", "id", "threads", "barrier", "owner", "why")
     for b in product.plan.barriers:
         table.add_row(str(b.id), str(b.threads), b.name, b.instance, b.reason)
     return table
 
 
-def _channels(product: Product):  # type: ignore[no-untyped-def]
+def _channels(product: Product) -> Table:
     table = _table("Channels", "from port", "to port", "transfer", "what")
     for c in product.plan.channels:
         table.add_row(c.producer, c.consumer, c.transfer, c.detail)
     return table
 
 
-def _facts(product: Product):  # type: ignore[no-untyped-def]
+def _facts(product: Product) -> Table:
     table = _table("Facts", "fact", "value", "fixed by", "imported by")
     facts = product.plan.facts
     for f in facts:
