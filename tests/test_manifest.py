@@ -1,0 +1,143 @@
+"""The manifest's reader: what it takes, and each fault in words."""
+
+from pathlib import Path
+
+import pytest
+from contracts import MANIFEST
+
+from pipelink.diagnostics import InputError
+from pipelink.manifest import read_manifest
+from pipelink.model import InstanceSpec, RoleSpec
+
+
+def faults(tmp_path: Path, text: str) -> list[str]:
+    path = tmp_path / "k.kernel.toml"
+    path.write_text(text)
+    with pytest.raises(InputError) as caught:
+        read_manifest(path)
+    return [f"{d.code}: {d.message}" + (f" | {d.help}" if d.help else "") for d in caught.value.diagnostics]
+
+
+def edited(old: str, new: str) -> str:
+    assert MANIFEST.count(old) == 1
+    return MANIFEST.replace(old, new)
+
+
+def test_every_key_is_read(tmp_path):
+    path = tmp_path / "k.kernel.toml"
+    old = 'object = "mainloop.o"'
+    path.write_text(edited(old, f'{old}\nfacts = {{ tile_n = 128 }}\nimports = {{ stages = "load" }}'))
+    manifest = read_manifest(path)
+    assert (manifest.kernel, manifest.target) == ("toy", "sm_90a")
+    assert manifest.schedule == ("mma", "schedule")
+    assert manifest.facts == {"hidden": 4096}
+    assert manifest.instances[1] == InstanceSpec("mma", "mainloop.o", {"tile_n": 128}, {"stages": "load"})
+    assert manifest.roles[1] == RoleSpec("math", (("mma", "run"), ("act", "run")))
+    assert manifest.channels == (("load.out", "mma.in"), ("mma.acc", "act.acc"))
+    assert manifest.parameters == {"x": ("load.x",), "w": ("load.w",), "out": ("act.out",)}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "fault"),
+    [
+        ('kernel = "toy"', "", "PL005: the manifest has no 'kernel'"),
+        ('kernel = "toy"', "kernel = 3", "PL005: 'kernel' of the manifest is no text"),
+        (
+            'kernel = "toy"',
+            'kernel = "a-b"',
+            "PL005: 'a-b' is no name of a kernel: letters, digits and '_' only",
+        ),
+        (
+            'target = "sm_90a"',
+            'target = "sm_90"',
+            "PL007: unknown target 'sm_90' | did you mean 'sm_90a'?",
+        ),
+        (
+            'target = "sm_90a"',
+            'target = "gfx942"',
+            "PL007: unknown target 'gfx942' | known targets: sm_80, sm_90a, sm_100a, sm_103a, sm_120a",
+        ),
+        (
+            "[facts]",
+            "[fact]",
+            "PL006: unknown key 'fact' in the manifest | did you mean 'facts'?",
+        ),
+        (
+            'object = "loader.o"',
+            'object = "loader.o"\nzzz = 1',
+            "PL006: unknown key 'zzz' in [instances.load] | known keys: object, facts, imports",
+        ),
+        (
+            'steps = ["load.run"]',
+            'steps = ["load.run"]\nwarps = 4',
+            "PL006: unknown key 'warps' in [[roles]] | known keys: name, steps",
+        ),
+        ("hidden = 4096", "hidden = 1.5", "PL005: 'hidden' in [facts] is no integer"),
+        ("hidden = 4096", "hidden = true", "PL005: 'hidden' in [facts] is no integer"),
+        (
+            "hidden = 4096",
+            "hidden = 9223372036854775808",
+            "PL005: 'hidden' in [facts] has more than 64 bits",
+        ),
+        ('object = "loader.o"', "", "PL005: [instances.load] has no 'object'"),
+        (
+            'object = "loader.o"',
+            'object = "loader.o"\nimports = 3',
+            "PL005: imports of [instances.load] is no table",
+        ),
+        (
+            'object = "loader.o"',
+            'object = "loader.o"\nimports = { hidden = 3 }',
+            "PL005: 'hidden' in imports of [instances.load] is no name of an instance",
+        ),
+        ('steps = ["load.run"]', "steps = []", "PL005: role 'producer' has no step"),
+        ('steps = ["load.run"]', 'steps = "load.run"', "PL005: 'steps' of role 'producer' is no array"),
+        (
+            'steps = ["load.run"]',
+            'steps = ["load"]',
+            "PL005: 'load' in role 'producer' is not of the form 'instance.name'",
+        ),
+        ('name = "producer"', 'name = "math"', "PL005: role 'math' stands twice"),
+        ('x = "load.x"', "x = []", "PL005: parameter 'x' names no port"),
+        ('x = "load.x"', "x = 3", "PL005: parameter 'x' is no port and no array of ports"),
+        (
+            'x = "load.x"',
+            "x = [3]",
+            "PL005: 3 in parameter 'x' is not of the form 'instance.name'",
+        ),
+        (
+            'x = "load.x"',
+            'x = "loader.x"',
+            "PL005: parameter 'x' names instance 'loader', which does not exist | did you mean 'load'?",
+        ),
+        (
+            'schedule = "mma.schedule"',
+            'schedule = "zzz.schedule"',
+            "PL005: schedule names instance 'zzz', which does not exist | instances: act, load, mma",
+        ),
+        ('to = "mma.in"', "", "PL005: [[channels]] has no 'to'"),
+    ],
+)
+def test_a_fault_is_named(tmp_path, old, new, fault):
+    assert fault in faults(tmp_path, edited(old, new))
+
+
+@pytest.mark.parametrize("name", ["roles", "channels"])
+def test_rows_that_are_no_tables_are_named(tmp_path, name):
+    kept = MANIFEST.split("[[roles]]")[0] + "[parameters]\n"
+    text = f'{name} = ["x"]\n' + kept
+    assert f"PL005: 'x' in [[{name}]] is no table" in faults(tmp_path, text)
+
+
+def test_an_instance_can_not_have_the_name_of_the_kernel_itself(tmp_path):
+    text = MANIFEST.replace("[instances.act]", "[instances.kernel]").replace('"act.', '"kernel.')
+    message = "PL005: an instance can't be named 'kernel', which the kernel's facts go by"
+    assert faults(tmp_path, text) == [message]
+
+
+def test_all_faults_are_reported_at_once(tmp_path):
+    text = edited("hidden = 4096", "hidden = 0.5").replace("sm_90a", "sm_90b")
+    assert faults(tmp_path, text) == [
+        "PL007: unknown target 'sm_90b' | did you mean 'sm_90a'?",
+        "PL005: 'hidden' in [facts] is no integer",
+    ]
