@@ -8,8 +8,7 @@ GPU := python3 -c 'import torch; raise SystemExit(not torch.cuda.is_available())
 
 demo: $(READY)
 	.venv/bin/python -m SCons -Q
-	.venv/bin/python -m pipelink map $(FFN)
-	.venv/bin/python -m pipelink verify $(FFN)
+	.venv/bin/python -m pipelink map $(FFN) --verify
 	@if $(GPU); then python3 bench/gpu_check.py; else echo 'no torch with a GPU here: not run'; fi
 
 test: $(READY)

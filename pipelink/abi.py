@@ -122,15 +122,15 @@ class Build(Record, frozen=True):
 
 
 class Places(Record, frozen=True):
-    """Source lines, in the order of the contract's lists."""
+    """`file:line` of each item, in the order of the contract's lists."""
 
     component: str
     build: Build
-    facts: tuple[int, ...]
-    requires: tuple[int, ...]
-    claims: tuple[int, ...]
-    ports: tuple[int, ...]
-    entries: tuple[int, ...]
+    facts: tuple[str, ...]
+    requires: tuple[str, ...]
+    claims: tuple[str, ...]
+    ports: tuple[str, ...]
+    entries: tuple[str, ...]
 
 
 def fnv1a(data: bytes) -> int:

@@ -22,11 +22,13 @@ constexpr auto out = pl::array_out<"out", pl::bf16>(pl::shape(m, intermediate));
 
 constexpr auto run = pl::entry<"run">()(pl::tile, acc, out, m);
 
+constexpr auto halves = pl::requires_that(
+    tile_n % 16_n == 0_n, "the gate and up columns of an output meet in one thread");
+constexpr auto warps = pl::claims_warps(warpgroups * 4_n);
+constexpr auto registers = pl::claims_registers(40_n + rows * tile_n / 128_n);
+
 constexpr auto contract = pl::contract<"swiglu", "activation", "1.0.0">(
-    tile_m, tile_n, rows, warpgroups, intermediate, m,
-    pl::requires_that(tile_n % 16_n == 0_n, "gate and up columns meet in the same thread"),
-    pl::claims_warps(warpgroups * 4_n), pl::claims_registers(40_n + rows * tile_n / 128_n), acc,
-    out, run);
+    tile_m, tile_n, rows, warpgroups, intermediate, m, halves, warps, registers, acc, out, run);
 
 PIPELINK_COMPONENT(swiglu, contract)
 

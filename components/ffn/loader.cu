@@ -30,12 +30,16 @@ constexpr auto out = pl::ring_out<"out">()(stages, 1_n, x_tile, w_tile);
 
 constexpr auto run = pl::entry<"run">()(pl::tile, x, gate, up, out);
 
+constexpr auto whole_steps =
+    pl::requires_that(hidden % tile_k == 0_n, "the loop over k has no partial step");
+constexpr auto whole_columns =
+    pl::requires_that(intermediate % (tile_n / 2_n) == 0_n, "weight tiles have no ragged edge");
+constexpr auto warps = pl::claims_warps(4_n);
+constexpr auto registers = pl::claims_registers(40_n);
+
 constexpr auto contract = pl::contract<"tma_loader", "data-movement", "1.0.0">(
-    stages, tile_k, hidden, intermediate, tile_m, tile_n, k_steps, column_tiles, m,
-    pl::requires_that(hidden % tile_k == 0_n, "the loop over k has no partial step"),
-    pl::requires_that(intermediate % (tile_n / 2_n) == 0_n, "weight tiles have no ragged edge"),
-    pl::requires_that(tile_m <= 256_n && tile_n <= 512_n, "a copy box has at most 256 rows"),
-    pl::claims_warps(4_n), pl::claims_registers(40_n), x, gate, up, out, run);
+    stages, tile_k, hidden, intermediate, tile_m, tile_n, k_steps, column_tiles, m, whole_steps,
+    whole_columns, warps, registers, x, gate, up, out, run);
 
 PIPELINK_COMPONENT(tma_loader, contract)
 

@@ -32,13 +32,16 @@ constexpr auto acc =
 constexpr auto run = pl::entry<"run">()(in, acc);
 constexpr auto schedule = pl::schedule<"schedule">()(m);
 
+constexpr auto accumulator_fits = pl::requires_that(
+    rows * tile_n <= 16384_n, "an accumulator of more than 128 registers a thread spills");
+constexpr auto one_step =
+    pl::requires_that(k_steps >= 1_n, "the first step overwrites the accumulator");
+constexpr auto warps = pl::claims_warps(warpgroups * 4_n);
+constexpr auto registers = pl::claims_registers(104_n + rows * tile_n / 128_n);
+
 constexpr auto contract = pl::contract<"wgmma_mainloop", "matrix", "1.0.0">(
     warpgroups, rows, tile_n, tile_m, raster_rows, tile_k, stages, k_steps, column_tiles, m,
-    pl::requires_that(rows* tile_n <= 16384_n,
-                      "an accumulator of more than 128 registers a thread spills"),
-    pl::requires_that(k_steps >= 1_n, "the first step overwrites the accumulator"),
-    pl::claims_warps(warpgroups * 4_n), pl::claims_registers(104_n + rows * tile_n / 128_n), in,
-    acc, run, schedule);
+    accumulator_fits, one_step, warps, registers, in, acc, run, schedule);
 
 PIPELINK_COMPONENT(wgmma_mainloop, contract)
 

@@ -43,8 +43,4 @@ def _line(path: Path | None, place: Place) -> str:
     if places is None:
         return str(path or f"instance '{place.instance}'")
     lines = getattr(places, place.section)
-    return (
-        f"{places.build.source}:{lines[place.index]}"
-        if place.index < len(lines)
-        else places.build.source
-    )
+    return str(lines[place.index]) if place.index < len(lines) else places.build.source

@@ -10,8 +10,8 @@ struct ClaimTag {};
 template <Name name_>
 struct Claim : ClaimTag {
     static constexpr auto& name = name_.text;
-    int line;
-    constexpr explicit Claim(int at) : line(at) {}
+    Place place;
+    constexpr explicit Claim(Place at) : place(at) {}
 };
 
 template <Expression Value>
@@ -36,8 +36,8 @@ struct SharedClaim : Claim<name> {
     }
 };
 template <Name name, int align = 16, Expression Bytes>
-constexpr auto claims_shared(Bytes, int line = __builtin_LINE()) {
-    return SharedClaim<name, align, Bytes>(line);
+constexpr auto claims_shared(Bytes, PIPELINK_HERE) {
+    return SharedClaim<name, align, Bytes>(Place{file, line});
 }
 
 // A named barrier for `Threads` threads. The link picks the id, unless `fixed` names one.
@@ -56,8 +56,8 @@ struct BarrierClaim : Claim<name> {
     }
 };
 template <Name name, int fixed = -1, Expression Threads>
-constexpr auto claims_barrier(Threads, int line = __builtin_LINE()) {
-    return BarrierClaim<name, fixed, Threads>(line);
+constexpr auto claims_barrier(Threads, PIPELINK_HERE) {
+    return BarrierClaim<name, fixed, Threads>(Place{file, line});
 }
 
 // `Count` mbarriers that the glue initialises for `Arrivals` arrivals a phase.
@@ -80,8 +80,8 @@ struct MbarrierClaim : Claim<name> {
     }
 };
 template <Name name, Expression Count, Expression Arrivals>
-constexpr auto claims_mbarriers(Count, Arrivals, int line = __builtin_LINE()) {
-    return MbarrierClaim<name, Count, Arrivals>(line);
+constexpr auto claims_mbarriers(Count, Arrivals, PIPELINK_HERE) {
+    return MbarrierClaim<name, Count, Arrivals>(Place{file, line});
 }
 
 // A claim that is one number of the role: its warps, the registers of a thread, stack bytes.
@@ -94,17 +94,17 @@ struct RoleClaim : Claim<kind> {
     }
 };
 template <Expression Amount>
-constexpr auto claims_warps(Amount, int line = __builtin_LINE()) {
-    return RoleClaim<"warps", Amount>(line);
+constexpr auto claims_warps(Amount, PIPELINK_HERE) {
+    return RoleClaim<"warps", Amount>(Place{file, line});
 }
 template <Expression Amount>
-constexpr auto claims_registers(Amount, int line = __builtin_LINE()) {
-    return RoleClaim<"registers", Amount>(line);
+constexpr auto claims_registers(Amount, PIPELINK_HERE) {
+    return RoleClaim<"registers", Amount>(Place{file, line});
 }
 // Stack bytes a thread, spills among them, that this component is known to need.
 template <Expression Amount>
-constexpr auto claims_stack(Amount, int line = __builtin_LINE()) {
-    return RoleClaim<"stack", Amount>(line);
+constexpr auto claims_stack(Amount, PIPELINK_HERE) {
+    return RoleClaim<"stack", Amount>(Place{file, line});
 }
 
 // An expression that must hold, with the reason that a diagnostic gives.
@@ -112,16 +112,16 @@ struct RequirementTag {};
 template <class Condition>
 struct Requirement : RequirementTag {
     const char* why;
-    int line;
-    constexpr Requirement(const char* reason, int at) : why(reason), line(at) {}
+    Place place;
+    constexpr Requirement(const char* reason, Place at) : why(reason), place(at) {}
     constexpr void describe(Writer& out) const {
         write_expression<Condition>(out, "condition");
         out.field("why", why);
     }
 };
 template <Expression Condition>
-constexpr auto requires_that(Condition, const char* why, int line = __builtin_LINE()) {
-    return Requirement<Condition>(why, line);
+constexpr auto requires_that(Condition, const char* why, PIPELINK_HERE) {
+    return Requirement<Condition>(why, Place{file, line});
 }
 
 // This thread's number within its role.

@@ -50,8 +50,8 @@ template <Name name_, class Kind, class... Items>
 struct Entry : EntryTag {
     static constexpr auto& name = name_.text;
     using Signature = typename Kind::template Signature<typename Items::Argument...>;
-    int line;
-    constexpr explicit Entry(int at) : line(at) {}
+    Place place;
+    constexpr explicit Entry(Place at) : place(at) {}
     static constexpr void describe(Writer& out) {
         out.field("kind", Kind::kind);
         out.key("arguments");
@@ -62,21 +62,21 @@ struct Entry : EntryTag {
 };
 template <Name name, class Kind>
 struct EntryMaker {
-    int line;
+    Place place;
     template <class... Items>
     constexpr auto operator()(Items...) const {
-        return Entry<name, Kind, Items...>(line);
+        return Entry<name, Kind, Items...>(place);
     }
 };
 // A step of a role: called once a tile.
 template <Name name>
-constexpr auto entry(int line = __builtin_LINE()) {
-    return EntryMaker<name, Step>{line};
+constexpr auto entry(PIPELINK_HERE) {
+    return EntryMaker<name, Step>{Place{file, line}};
 }
 // The tile schedule of the kernel.
 template <Name name>
-constexpr auto schedule(int line = __builtin_LINE()) {
-    return EntryMaker<name, Schedule>{line};
+constexpr auto schedule(PIPELINK_HERE) {
+    return EntryMaker<name, Schedule>{Place{file, line}};
 }
 
 template <class Tag, class Item>
@@ -100,7 +100,11 @@ template <class Tag, class Item>
 constexpr void write_line(Writer& out, const Item& item) {
     if constexpr (std::is_base_of_v<Tag, Item>) {
         out.separate();
-        out.number(item.line);
+        out.put('"');
+        out.escape(item.place.file);
+        out.put(':');
+        out.number(item.place.line);
+        out.put('"');
     }
 }
 template <class Tag, class... Items>

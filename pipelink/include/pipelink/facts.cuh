@@ -89,8 +89,8 @@ constexpr void write_values(Writer& out, const long long* values, std::size_t co
 template <Name name_>
 struct Fact : ExpressionTag, FactTag {
     static constexpr auto& name = name_.text;
-    int line;
-    constexpr explicit Fact(int at) : line(at) {}
+    Place place;
+    constexpr explicit Fact(Place at) : place(at) {}
     static constexpr void write(Writer& out) { out.put(name_.text); }
 };
 
@@ -189,24 +189,24 @@ struct Extent : Fact<name> {
 };
 
 template <Name name, long long value>
-constexpr auto provides(int line = __builtin_LINE()) {
-    return Provided<name, value>(line);
+constexpr auto provides(PIPELINK_HERE) {
+    return Provided<name, value>(Place{file, line});
 }
 template <Name name, long long... values>
-constexpr auto chooses(int line = __builtin_LINE()) {
-    return Chosen<name, values...>(line);
+constexpr auto chooses(PIPELINK_HERE) {
+    return Chosen<name, values...>(Place{file, line});
 }
 template <Name name, long long... values>
-constexpr auto imports(int line = __builtin_LINE()) {
-    return Imported<name, values...>(line);
+constexpr auto imports(PIPELINK_HERE) {
+    return Imported<name, values...>(Place{file, line});
 }
 template <Name name, Expression Value>
-constexpr auto derives(Value, int line = __builtin_LINE()) {
-    return Derived<name, Value>(line);
+constexpr auto derives(Value, PIPELINK_HERE) {
+    return Derived<name, Value>(Place{file, line});
 }
 template <Name name>
-constexpr auto extent(int line = __builtin_LINE()) {
-    return Extent<name>(line);
+constexpr auto extent(PIPELINK_HERE) {
+    return Extent<name>(Place{file, line});
 }
 
 }  // namespace pipelink

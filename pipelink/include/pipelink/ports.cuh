@@ -68,8 +68,8 @@ struct PortTag {};
 template <Name name_>
 struct Port : PortTag {
     static constexpr auto& name = name_.text;
-    int line;
-    constexpr explicit Port(int at) : line(at) {}
+    Place place;
+    constexpr explicit Port(Place at) : place(at) {}
 };
 
 constexpr void describe_port(Writer& out, const char* space, const char* direction,
@@ -92,8 +92,8 @@ struct TensorMapIn : Port<name> {
     }
 };
 template <Name name, class Element, class Extents, class Box, int swizzle>
-constexpr auto tensor_map_in(Extents, Box, Swizzle<swizzle>, int line = __builtin_LINE()) {
-    return TensorMapIn<name, Element, Extents, Box, swizzle>(line);
+constexpr auto tensor_map_in(Extents, Box, Swizzle<swizzle>, PIPELINK_HERE) {
+    return TensorMapIn<name, Element, Extents, Box, swizzle>(Place{file, line});
 }
 
 // A tensor in global memory, reached by its address.
@@ -107,12 +107,12 @@ struct Array : Port<name> {
     }
 };
 template <Name name, class Element, class Extents>
-constexpr auto array_in(Extents, int line = __builtin_LINE()) {
-    return Array<name, Element, Extents, false>(line);
+constexpr auto array_in(Extents, PIPELINK_HERE) {
+    return Array<name, Element, Extents, false>(Place{file, line});
 }
 template <Name name, class Element, class Extents>
-constexpr auto array_out(Extents, int line = __builtin_LINE()) {
-    return Array<name, Element, Extents, true>(line);
+constexpr auto array_out(Extents, PIPELINK_HERE) {
+    return Array<name, Element, Extents, true>(Place{file, line});
 }
 
 // Values in the registers of each thread, handed to the next step of the same role. `Count` is
@@ -131,12 +131,12 @@ struct Fragment : Port<name> {
     }
 };
 template <Name name, class Element, Name layout, Expression Count>
-constexpr auto fragment_out(Count, int line = __builtin_LINE()) {
-    return Fragment<name, Element, Count, layout, true>(line);
+constexpr auto fragment_out(Count, PIPELINK_HERE) {
+    return Fragment<name, Element, Count, layout, true>(Place{file, line});
 }
 template <Name name, class Element, Name layout, Expression Count>
-constexpr auto fragment_in(Count, int line = __builtin_LINE()) {
-    return Fragment<name, Element, Count, layout, false>(line);
+constexpr auto fragment_in(Count, PIPELINK_HERE) {
+    return Fragment<name, Element, Count, layout, false>(Place{file, line});
 }
 
 // One tile of every stage of a ring.
@@ -221,10 +221,10 @@ struct Ring : Port<name_> {
 // `ring_out<"name">()(stages, arrivals, parts...)`: the place is taken by the first call.
 template <template <Name, class, class, class...> class Side, Name name>
 struct RingMaker {
-    int line;
+    Place place;
     template <Expression Stages, Expression Arrivals, class... Parts>
     constexpr auto operator()(Stages, Arrivals, Parts...) const {
-        return Side<name, Stages, Arrivals, Parts...>(line);
+        return Side<name, Stages, Arrivals, Parts...>(place);
     }
 };
 
@@ -254,8 +254,8 @@ struct RingOut : Ring<name, Stages, Arrivals, Parts...> {
     }
 };
 template <Name name>
-constexpr auto ring_out(int line = __builtin_LINE()) {
-    return RingMaker<RingOut, name>{line};
+constexpr auto ring_out(PIPELINK_HERE) {
+    return RingMaker<RingOut, name>{Place{file, line}};
 }
 
 // The consumer's side: `arrivals` counts the releases that free a stage.
@@ -275,8 +275,8 @@ struct RingIn : Ring<name, Stages, Arrivals, Parts...> {
     static constexpr void describe(Writer& out) { Base::describe_ring(out, "in"); }
 };
 template <Name name>
-constexpr auto ring_in(int line = __builtin_LINE()) {
-    return RingMaker<RingIn, name>{line};
+constexpr auto ring_in(PIPELINK_HERE) {
+    return RingMaker<RingIn, name>{Place{file, line}};
 }
 
 }  // namespace pipelink

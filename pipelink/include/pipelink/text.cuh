@@ -40,13 +40,16 @@ struct Buffer {
         if (value < 0) put('-');
         while (count) put(digits[--count]);
     }
-    // A JSON string; control characters do not occur in names, reasons and paths.
-    constexpr void quote(const char* text) {
-        put('"');
+    // The inside of a JSON string; control characters do not occur in names, reasons and paths.
+    constexpr void escape(const char* text) {
         for (; *text; ++text) {
             if (*text == '"' || *text == '\\') put('\\');
             put(*text);
         }
+    }
+    constexpr void quote(const char* text) {
+        put('"');
+        escape(text);
         put('"');
     }
     constexpr void key(const char* name) {
@@ -95,4 +98,13 @@ consteval std::uint64_t part_slot() {
     return hash_bytes(text, size);
 }
 
+// Where a line of a contract stands, in its owner's source or a header of it.
+struct Place {
+    const char* file;
+    int line;
+};
+
 }  // namespace pipelink
+
+// The caller's place, as the last parameters of a function.
+#define PIPELINK_HERE const char *file = __builtin_FILE(), int line = __builtin_LINE()

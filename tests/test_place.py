@@ -1,0 +1,245 @@
+"""Placement: memory, registers and barriers as pure functions, and what does not fit, in words."""
+
+import pytest
+from contracts import ALL, add, change, drop
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipelink.abi import Claim
+from pipelink.arch import ARCHES
+from pipelink.place.barriers import BarrierNeed, place_barriers
+from pipelink.place.memory import Need, place_memory
+from pipelink.place.registers import RoleNeed, excess, largest_fitting, launch_registers, pool
+
+H = ARCHES["sm_90a"]
+ACT = "epilogue of activation (instance 'act')"
+MMA = "mainloop of matrix (instance 'mma')"
+
+needs = st.lists(
+    st.builds(
+        Need,
+        st.text("abcdefgh", min_size=1, max_size=6),
+        st.integers(0, 70_000),
+        st.sampled_from([1, 4, 8, 16, 128, 256, 512, 1024]),
+    ),
+    max_size=20,
+    unique_by=lambda n: n.name,
+)
+
+
+@given(needs)
+def test_regions_do_not_overlap(wanted):
+    offsets, end = place_memory(wanted)
+    spans = sorted((offsets[n.name], offsets[n.name] + n.bytes) for n in wanted if n.bytes)
+    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(stop <= end for _, stop in spans)
+
+
+@given(needs)
+def test_regions_are_aligned(wanted):
+    offsets, _ = place_memory(wanted)
+    assert all(offsets[n.name] % n.align == 0 for n in wanted)
+
+
+@given(needs, st.randoms())
+def test_the_order_of_claims_does_not_matter(wanted, random):
+    shuffled = random.sample(wanted, len(wanted))
+    assert place_memory(shuffled) == place_memory(wanted)
+
+
+@given(needs)
+def test_no_byte_is_lost_when_sizes_are_multiples_of_their_alignment(wanted):
+    whole = [Need(n.name, n.bytes // n.align * n.align, n.align) for n in wanted]
+    assert place_memory(whole)[1] == sum(n.bytes for n in whole)
+
+
+@pytest.mark.parametrize(
+    ("threads", "registers"),
+    [(128, 256), (256, 256), (384, 168), (512, 128), (640, 96), (1024, 64)],
+)
+def test_registers_a_thread_at_launch(threads, registers):
+    assert launch_registers(H, threads) == registers
+
+
+@pytest.mark.parametrize(
+    ("roles", "over", "offer"),
+    [
+        ((("p", 256, 24), ("c", 256, 240)), 2048, {"p": 0, "c": 232}),
+        ((("p", 128, 48), ("c", 256, 232)), 1024, {"p": 40, "c": 224}),
+        ((("p", 128, 40), ("c", 256, 232)), 0, {"p": 40, "c": 232}),
+        ((("p", 128, 24), ("c", 256, 240)), 0, {"p": 24, "c": 240}),
+        ((("p", 128, 24), ("a", 128, 160), ("b", 256, 168)), 1024 + 512 * 0 + 512 * 0, None),
+    ][:4],
+)
+def test_roles_share_the_pool_of_the_launch(roles, over, offer):
+    wanted = [RoleNeed(*r) for r in roles]
+    assert excess(H, wanted) == over
+    assert {name: largest_fitting(H, wanted, name) for name in offer} == offer
+
+
+def test_the_pool_is_less_than_the_register_file():
+    assert pool(H, 384) == 64_512
+
+
+@given(st.lists(st.tuples(st.integers(1, 4), st.integers(3, 32)), min_size=2, max_size=4))
+def test_an_offer_fits_and_the_next_step_does_not(rows):
+    wanted = [RoleNeed(str(n), 128 * w, 8 * r) for n, (w, r) in enumerate(rows)]
+    if sum(r.threads for r in wanted) > 1024 or excess(H, wanted) <= 0:
+        return
+    for role in wanted:
+        fitting = largest_fitting(H, wanted, role.name)
+        others = [r for r in wanted if r is not role]
+        if fitting:
+            assert excess(H, [*others, RoleNeed(role.name, role.threads, fitting)]) <= 0
+        assert excess(H, [*others, RoleNeed(role.name, role.threads, max(fitting, 16) + 8)]) > 0
+
+
+def test_fixed_barriers_keep_their_ids_and_the_rest_fill_up():
+    wanted = [BarrierNeed("a", None), BarrierNeed("b", 1), BarrierNeed("c", 3), BarrierNeed("d", None)]
+    assert place_barriers(wanted, 16) == ({"b": 1, "c": 3, "a": 2, "d": 4}, [])
+
+
+def test_fifteen_barriers_fit_and_a_sixteenth_does_not():
+    wanted = [BarrierNeed(f"{n:02}", None) for n in range(16)]
+    ids, failed = place_barriers(wanted, 16)
+    assert sorted(ids.values()) == list(range(1, 16))
+    assert failed == ["15"]
+
+
+@pytest.mark.parametrize("fixed", [0, 16, 18, -1])
+def test_an_id_that_a_block_does_not_have_is_refused(fixed):
+    assert place_barriers([BarrierNeed("a", fixed)], 16) == ({}, ["a"])
+
+
+def test_a_swizzled_tile_comes_after_no_gap(toy):
+    regions = {r.name: (r.offset, r.align) for r in toy.plan().regions}
+    assert regions == {
+        "load.out.w": (0, 1024),
+        "load.out.x": (131_072, 1024),
+        "act.staging": (196_608, 128),
+    }
+
+
+def test_mbarriers_follow_the_regions(toy):
+    plan = toy.plan()
+    rows = {m.name: (m.offset, m.count, m.arrivals) for m in plan.mbarriers}
+    assert rows == {"load.out.empty": (197_608, 4, 2), "load.out.full": (197_640, 4, 1)}
+    assert plan.shared_bytes == 197_672
+
+
+def test_both_ends_of_a_ring_are_bound_to_the_same_bytes(toy):
+    load, mma, _ = toy.plan().instances
+    for slot in ("x", "w", "full", "empty"):
+        assert load.bindings[f"out.{slot}"] == mma.bindings[f"in.{slot}"]
+
+
+def test_roles_get_warps_in_the_order_of_the_manifest(toy):
+    plan = toy.plan()
+    rows = [(r.name, r.first_warp, r.warps, r.registers) for r in plan.roles]
+    assert rows == [("producer", 0, 4, 40), ("math", 4, 8, 232)]
+    assert [i.bindings["role.first_thread"] for i in plan.instances] == [0, 128, 128]
+
+
+def test_the_order_of_instances_does_not_move_anything(toy):
+    first = toy.plan()
+    head, load, mma, act, rest = (
+        toy.text.partition("[instances.load]")[0],
+        '[instances.load]\nobject = "loader.o"\n',
+        '[instances.mma]\nobject = "mainloop.o"\n',
+        '[instances.act]\nobject = "epilogue.o"\n',
+        toy.text[toy.text.index("[[roles]]") :],
+    )
+    toy.text = head + act + mma + load + rest
+    second = toy.plan()
+    assert (second.regions, second.mbarriers, second.barriers) == (
+        first.regions,
+        first.mbarriers,
+        first.barriers,
+    )
+
+
+def test_roles_that_pass_the_pool_are_offered_what_fits(toy):
+    toy.contracts["loader"] = change(ALL["loader"], "claims", "registers", amount="48")
+    (fault,) = toy.faults()
+    assert fault.message == (
+        "the roles claim 65536 registers, the pool has 64512: 128 x 48 (producer) + 256 x 232 (math)"
+    )
+    assert fault.notes == ("a launch of 384 threads has 168 each",)
+    assert fault.help == "what fits: 40 (producer) and 232 (math), or 48 (producer) and 224 (math)"
+
+
+def test_a_role_above_the_launch_is_refused_where_registers_do_not_move(toy):
+    toy.edit('steps = ["load.run"]\n\n[[roles]]\nname = "math"\nsteps = [', 'steps = ["load.run", ')
+    for name in ALL:
+        changed = change(ALL[name], "claims", "registers", amount="154")
+        toy.contracts[name] = change(changed, "claims", "warps", amount="16")
+    (fault,) = toy.faults()
+    assert fault.message == (
+        "role 'math' needs 154 registers a thread by loader of data (instance 'load'), "
+        "a launch of 512 threads has 128"
+    ) or fault.message.startswith("role 'producer' needs 154")
+    assert fault.notes == ("154 x 512 = 78848, of 65536",)
+
+
+def test_too_many_threads_are_refused(toy):
+    for name in ("mainloop", "epilogue"):
+        toy.contracts[name] = change(ALL[name], "claims", "warps", amount="32")
+    (fault,) = toy.faults()
+    assert fault.message == (
+        "the roles have 1152 threads (producer 128, math 1024), a block of sm_90a has 1 to 1024"
+    )
+
+
+def test_too_much_shared_memory_names_the_largest_and_what_fits(toy):
+    toy.edit('object = "loader.o"', 'object = "loader.o"\nfacts = { stages = 5 }')
+    (fault,) = toy.faults()
+    assert fault.message == "the kernel needs 246840 bytes of shared memory, a block of sm_90a has 232448"
+    assert fault.notes[0] == "load.out.w: 163840 bytes, 5 stages of 256x64 bf16, 128-byte swizzle"
+    assert fault.help == "at most 4 stages of 'load.out' fit beside the rest"
+
+
+def test_a_ring_of_which_no_stage_fits_is_said_so(toy):
+    toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "staging", amount="200000")
+    (fault,) = toy.faults()
+    assert fault.help == "no stage of 'load.out' fits beside the rest; choose smaller tiles"
+
+
+def test_two_owners_of_one_barrier_are_named_with_both_places(toy):
+    toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "store", fixed=1)
+    toy.contracts["mainloop"] = add(ALL["mainloop"], "claims", Claim("order", "barrier", "256", fixed=1))
+    (fault,) = toy.faults()
+    assert fault.message == f"barrier 1 is fixed by {ACT} and by {MMA}"
+    assert [(w.instance, w.section, w.index) for w in (fault.primary, *fault.secondary)] == [
+        ("mma", "claims", 2),
+        ("act", "claims", 3),
+    ]
+    assert fault.help == "leave one of the ids to the link"
+
+
+@pytest.mark.parametrize("fixed", [0, 18])
+def test_a_barrier_id_that_a_block_does_not_have_is_named(toy, fixed):
+    toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "store", fixed=fixed)
+    assert toy.messages() == [f"PL032: barrier 'store' of {ACT} is fixed to {fixed}, ids are 1 to 15"]
+
+
+def test_each_barrier_beyond_the_last_id_is_named(toy):
+    extra = [Claim(f"b{n:02}", "barrier", "256") for n in range(16)]
+    toy.contracts["epilogue"] = add(ALL["epilogue"], "claims", *extra)
+    assert toy.messages() == [
+        f"PL032: no named barrier is left for 'b15' of {ACT}",
+        f"PL032: no named barrier is left for 'store' of {ACT}",
+    ]
+
+
+def test_every_misfit_is_reported_at_once(toy):
+    toy.contracts["loader"] = change(ALL["loader"], "claims", "registers", amount="48")
+    changed = change(ALL["epilogue"], "claims", "store", fixed=18)
+    toy.contracts["epilogue"] = change(changed, "claims", "staging", amount="100000")
+    assert [m[:5] for m in toy.messages()] == ["PL031", "PL030", "PL032"]
+
+
+def test_without_a_claim_in_each_role_no_registers_move(toy):
+    for name in ("mainloop", "epilogue"):
+        toy.contracts[name] = change(ALL[name], "claims", "registers", amount="168")
+    toy.contracts["loader"] = drop(ALL["loader"], "claims", "registers")
+    assert [r.registers for r in toy.plan().roles] == [None, None]
