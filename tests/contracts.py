@@ -134,7 +134,7 @@ EPILOGUE = contract(
 ALL = {"loader": LOADER, "mainloop": MAINLOOP, "epilogue": EPILOGUE}
 
 
-def change(whole: Contract, section: str, name: str, **fields: Any) -> Contract:
+def change(whole: Contract, section: str, name: str, /, **fields: Any) -> Contract:
     """The contract with other fields in one of its records."""
     rows = getattr(whole, section)
     assert name in [row.name for row in rows]

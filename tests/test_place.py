@@ -68,8 +68,7 @@ def test_registers_a_thread_at_launch(threads, registers):
         ((("p", 128, 48), ("c", 256, 232)), 1024, {"p": 40, "c": 224}),
         ((("p", 128, 40), ("c", 256, 232)), 0, {"p": 40, "c": 232}),
         ((("p", 128, 24), ("c", 256, 240)), 0, {"p": 24, "c": 240}),
-        ((("p", 128, 24), ("a", 128, 160), ("b", 256, 168)), 1024 + 512 * 0 + 512 * 0, None),
-    ][:4],
+    ],
 )
 def test_roles_share_the_pool_of_the_launch(roles, over, offer):
     wanted = [RoleNeed(*r) for r in roles]
@@ -142,14 +141,9 @@ def test_roles_get_warps_in_the_order_of_the_manifest(toy):
 
 def test_the_order_of_instances_does_not_move_anything(toy):
     first = toy.plan()
-    head, load, mma, act, rest = (
-        toy.text.partition("[instances.load]")[0],
-        '[instances.load]\nobject = "loader.o"\n',
-        '[instances.mma]\nobject = "mainloop.o"\n',
-        '[instances.act]\nobject = "epilogue.o"\n',
-        toy.text[toy.text.index("[[roles]]") :],
-    )
-    toy.text = head + act + mma + load + rest
+    load, act = '[instances.load]\nobject = "loader.o"\n', '[instances.act]\nobject = "epilogue.o"\n'
+    toy.edit(load, "")
+    toy.edit(act, act + "\n" + load)
     second = toy.plan()
     assert (second.regions, second.mbarriers, second.barriers) == (
         first.regions,
@@ -175,9 +169,9 @@ def test_a_role_above_the_launch_is_refused_where_registers_do_not_move(toy):
         toy.contracts[name] = change(changed, "claims", "warps", amount="16")
     (fault,) = toy.faults()
     assert fault.message == (
-        "role 'math' needs 154 registers a thread by loader of data (instance 'load'), "
+        "role 'producer' needs 154 registers a thread by loader of data (instance 'load'), "
         "a launch of 512 threads has 128"
-    ) or fault.message.startswith("role 'producer' needs 154")
+    )
     assert fault.notes == ("154 x 512 = 78848, of 65536",)
 
 
