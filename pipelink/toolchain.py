@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError
 from pipelink.floating import PRECISE, FloatingPoint
@@ -89,8 +90,13 @@ def code_target(arch: str) -> list[str]:
 
 
 def _relative(path: Path | str) -> str:
-    """nvcc passes paths through a shell: a `$` in an absolute one fails, a relative one works."""
+    """nvcc passes paths through a shell: relative ones are free of what stands above."""
     return os.path.relpath(path)
+
+
+def _shelled(path: Path) -> str:
+    """A source or an output. nvcc escapes the `$` of include paths, and of these it does not."""
+    return _relative(path).replace("$", "\\$")
 
 
 def _nvcc(
@@ -141,7 +147,7 @@ def compile_component(source: Path, output: Path, options: CompileOptions, prelu
         header = folder / "pipelink-build.h"
         header.write_text(prelude)
         part = folder / output.name
-        depends = ["-MD", "-MF", _relative(folder / "depends")] if options.depfile else []
+        depends = ["-MD", "-MF", _shelled(folder / "depends")] if options.depfile else []
         said = _nvcc(
             [
                 "-dc",
@@ -151,9 +157,9 @@ def compile_component(source: Path, output: Path, options: CompileOptions, prelu
                 "-include",
                 _relative(header),
                 *depends,
-                _relative(source),
+                _shelled(source),
                 "-o",
-                _relative(part),
+                _shelled(part),
             ],
             source,
         )
@@ -185,9 +191,9 @@ def compile_glue(source: Path, arch: str, floating_point: FloatingPoint) -> byte
                 "-rdc=true",
                 *code_target(arch),
                 *settings,
-                _relative(source),
+                _shelled(source),
                 "-o",
-                _relative(part),
+                _shelled(part),
             ],
             source,
             linker_version,
@@ -204,20 +210,28 @@ def compile_control(source: Path, output: Path, options: CompileOptions) -> None
                 "-cubin",
                 f"-arch={options.arch}",
                 *flags(options),
-                _relative(source),
+                _shelled(source),
                 "-o",
-                _relative(part),
+                _shelled(part),
             ],
             source,
         )
         os.replace(part, output)
 
 
+def _nvjitlink() -> Any:
+    try:
+        from cuda.bindings import nvjitlink
+
+        nvjitlink.version()
+    except (ImportError, OSError, RuntimeError) as error:
+        raise ToolError(f"nvJitLink can't be loaded: {error}") from error
+    return nvjitlink
+
+
 def linker_version() -> tuple[int, int]:
     """(major, minor) of nvJitLink."""
-    from cuda.bindings import nvjitlink
-
-    major, minor = nvjitlink.version()
+    major, minor = _nvjitlink().version()
     return int(major), int(minor)
 
 
@@ -229,7 +243,7 @@ def link(
     lineinfo: bool = False,
 ) -> Linked:
     """Links objects and fatbins, each (name, bytes), with link-time optimisation."""
-    from cuda.bindings import nvjitlink
+    nvjitlink = _nvjitlink()
 
     options = [f"-arch={arch}", "-lto", "-O3", "-verbose", *floating_point.nvjitlink()]
     options += ["-lineinfo"] if lineinfo else []
@@ -250,7 +264,7 @@ def link(
         nvjitlink.destroy(handle)
 
 
-def _log(nvjitlink: object, handle: object, kind: str) -> str:
+def _log(nvjitlink: Any, handle: int, kind: str) -> str:
     size = getattr(nvjitlink, f"get_{kind}_log_size")(handle)
     text = bytearray(size)
     if size:

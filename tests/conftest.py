@@ -1,7 +1,8 @@
 """What tests share: a kernel's folder, a call of the command line, the objects of the ffn kernel."""
 
+import contextlib
+import fcntl
 import hashlib
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -99,23 +100,26 @@ def files() -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in Path().rglob("*") if p.is_file()}
 
 
+# All that an object depends on; a stale object would make tests pass on yesterday's code.
+READ = ("components/ffn/*.cu*", "pipelink/include/**/*.cuh", "pyproject.toml")
+COMPILER = ("toolchain", "prelude", "floating", "cli", "abi")
+
+
 @pytest.fixture(scope="session")
 def objects() -> Path:
     """The compiled ffn components, made once for each content of sources and header."""
-    sources = [p for d in (FFN, "pipelink") for p in sorted((ROOT / d).rglob("*")) if p.is_file()]
-    read = [p for p in sources if p.suffix in (".cu", ".cuh", ".py")]
-    key = hashlib.sha256(b"\0".join(p.read_bytes() for p in read)).hexdigest()[:16]
+    sources = [p for pattern in READ for p in sorted(ROOT.glob(pattern))]
+    sources += [ROOT / "pipelink" / f"{name}.py" for name in COMPILER]
+    key = hashlib.sha256(b"\0".join(p.read_bytes() for p in sources)).hexdigest()[:16]
     folder = ROOT / "build" / "test-objects" / key
-    here = os.getcwd()
-    os.chdir(ROOT)
-    try:
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock, contextlib.chdir(ROOT):
+        # One worker compiles, the others wait for it.
+        fcntl.flock(lock, fcntl.LOCK_EX)
         for name in ("loader", "mainloop", "epilogue"):
             made = folder / FFN / f"{name}.o"
-            # Each object is published whole, so a second worker at most makes the same once more.
             if not made.exists():
                 made.parent.mkdir(parents=True, exist_ok=True)
                 source = str(FFN / f"{name}.cu")
                 assert main(["compile", source, "-o", str(made), "--arch", "sm_90a"]) == 0
-    finally:
-        os.chdir(here)
     return folder

@@ -162,7 +162,7 @@ def places(whole: Contract) -> Places:
     """Made-up lines: facts from 10 on, requirements from 20, claims 30, ports 40, entries 50."""
     sections = ("facts", "requires", "claims", "ports", "entries")
     lines = {
-        name: tuple(range(10 * n, 10 * n + len(getattr(whole, name))))
+        name: tuple(f"{whole.component}.cu:{10 * n + i}" for i in range(len(getattr(whole, name))))
         for n, name in enumerate(sections, 1)
     }
     return Places(whole.component, Build(f"{whole.component}.cu"), **lines)

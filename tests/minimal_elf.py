@@ -29,7 +29,9 @@ def elf(sections: Sequence[Section], sizes: dict[str, int] | None = None) -> byt
     for name, kind, data, flags in [*sections, (".shstrtab", STRTAB, strings, 0)]:
         size = (sizes or {}).get(name, len(data))
         at = strings.index(b"\0" + name.encode() + b"\0") + 1
-        rows.append(struct.pack("<IIQQQQIIQQ", at, kind, flags, 0, 64 + len(body), size, 0, 0, 4, 0))
+        rows.append(
+            struct.pack("<IIQQQQIIQQ", at, kind, flags, 0, 64 + len(body), size, 0, 0, 4, 0)
+        )
         body += data + bytes(-len(data) % 8)
     ident = b"\x7fELF\2\1\1" + bytes(9)
     counts = (64, 0, 0, 64, len(rows), len(rows) - 1)
@@ -37,7 +39,9 @@ def elf(sections: Sequence[Section], sizes: dict[str, int] | None = None) -> byt
     return head + body + b"".join(rows)
 
 
-def object_(*notes: bytes, code: bool = True, kind: int = NOTE, flags: int = 0, size: int = 0) -> bytes:
+def object_(
+    *notes: bytes, code: bool = True, kind: int = NOTE, flags: int = 0, size: int = 0
+) -> bytes:
     """An object with a note section, and a stand-in for device code."""
     section = (".note.pipelink", kind, b"".join(notes), flags)
     lies = {".note.pipelink": size} if size else {}
@@ -55,14 +59,16 @@ def corrupt_files() -> dict[str, bytes]:
         "text.o": b"not an object\n",
         "header.o": whole[:30],
         "truncated.o": whole[:-40],
-        "archive.o": b"!<arch>\n" + b"epilogue.o/     0           0     0     644     4         `\nELF\n",
+        "archive.o": b"!<arch>\n" + b"epilogue.o/".ljust(48) + b"4         `\nELF\n",
         "no_note.o": elf([CODE]),
         "no_code.o": object_(good, code=False),
         "newer.o": object_(note(CONTRACT, text, version=2)),
         "two_contracts.o": object_(good, good),
         "bad_json.o": object_(note(CONTRACT, text[:-9])),
         "not_utf8.o": object_(note(CONTRACT, text.replace(b"activation", b"\xff\xfe"))),
-        "wrong_type.o": object_(note(CONTRACT, text.replace(b'"toolchain":[13,5]', b'"toolchain":13'))),
+        "wrong_type.o": object_(
+            note(CONTRACT, text.replace(b'"toolchain":[13,5]', b'"toolchain":13'))
+        ),
         "unknown_field.o": object_(note(CONTRACT, text.replace(b'"owner"', b'"ovner"'))),
         "cut_off.o": object_(note(CONTRACT, text, size=len(text) + 8)),
         "huge_description.o": object_(note(CONTRACT, text, size=0xFFFFFFFF)),

@@ -130,7 +130,7 @@ def edit_module(tree: Path, name: str) -> None:
 
 
 def edit_template(tree: Path, name: str) -> None:
-    prepend(tree / "templates" / name, "// changed\n")
+    prepend(tree / "templates" / name, "{# changed #}")
 
 
 def test_scons_module_is_read_by_no_step(tree: Path) -> None:

@@ -35,8 +35,10 @@ def test_a_right_kernel_passes(rule, toy):
         (
             objects.floating_point,
             replace(EPILOGUE, floating_point="ftz=1 div=1 sqrt=1 fma=1"),
-            f"PL025: {ACT} was built with floating-point mode 'ftz=1 div=1 sqrt=1 fma=1', "
-            f"{LOAD} with 'ftz=0 div=1 sqrt=1 fma=1'",
+            (
+                f"PL025: {ACT} was built with floating-point mode 'ftz=1 div=1 sqrt=1 fma=1', "
+                f"{LOAD} with 'ftz=0 div=1 sqrt=1 fma=1'"
+            ),
         ),
         (
             objects.toolchain,
@@ -96,14 +98,18 @@ def test_a_right_kernel_passes(rule, toy):
         (
             channels.fit,
             change(EPILOGUE, "ports", "acc", layout="(256,128):(128,1)"),
-            f"PL021: layouts differ: (256,128):(1,256) at 'mma.acc' of {MMA}, "
-            f"(256,128):(128,1) at 'act.acc' of {ACT}",
+            (
+                f"PL021: layouts differ: (256,128):(1,256) at 'mma.acc' of {MMA}, "
+                f"(256,128):(128,1) at 'act.acc' of {ACT}"
+            ),
         ),
         (
             channels.fit,
             change(EPILOGUE, "ports", "acc", space="shared", parts=(Part("a", "f32", ("1",)),)),
-            f"PL021: memory spaces differ: register at 'mma.acc' of {MMA}, "
-            f"shared at 'act.acc' of {ACT}",
+            (
+                f"PL021: memory spaces differ: register at 'mma.acc' of {MMA}, "
+                f"shared at 'act.acc' of {ACT}"
+            ),
         ),
         (
             channels.fit,
@@ -113,8 +119,10 @@ def test_a_right_kernel_passes(rule, toy):
         (
             channels.fit,
             change(MAINLOOP, "ports", "in", parts=LOADER.ports[2].parts[:1]),
-            f"PL021: parts of a stage differ in number: 2 at 'load.out' of {LOAD}, "
-            f"1 at 'mma.in' of {MMA}",
+            (
+                f"PL021: parts of a stage differ in number: 2 at 'load.out' of {LOAD}, "
+                f"1 at 'mma.in' of {MMA}"
+            ),
         ),
         (
             parameters.boxes,
@@ -139,8 +147,10 @@ def test_a_right_kernel_passes(rule, toy):
         (
             values.computable,
             change(EPILOGUE, "claims", "staging", amount="depth * 4"),
-            f"PL015: bytes of claim 'staging' of {ACT}: 'depth * 4' reads 'depth', "
-            "which has no value",
+            (
+                f"PL015: bytes of claim 'staging' of {ACT}: 'depth * 4' reads 'depth', "
+                "which has no value"
+            ),
         ),
         (
             values.computable,
@@ -257,8 +267,10 @@ def test_parts_of_a_stage_that_differ_are_named(toy, field, value, message):
             'steps = ["mma.run", "act.run"]',
             'steps = ["mma.run"]\n[[roles]]\nname = "store"\nsteps = ["act.run"]',
             [
-                "PL021: 'mma.acc' hands registers to 'act.acc', and they run in roles "
-                "'math' and 'store'"
+                (
+                    "PL021: 'mma.acc' hands registers to 'act.acc', and they run in roles "
+                    "'math' and 'store'"
+                )
             ],
         ),
         (
@@ -317,7 +329,9 @@ def test_users_of_a_parameter_with_two_element_types_are_named(toy):
 )
 def test_code_enters_a_kernel_for_its_own_chip(toy, built_for, target, allowed):
     toy.edit('target = "sm_90a"', f'target = "{target}"')
-    assert (found(objects.target, toy, *(replace(c, target=built_for) for c in ALL.values())) == []) is allowed
+    assert (
+        found(objects.target, toy, *(replace(c, target=built_for) for c in ALL.values())) == []
+    ) is allowed
 
 
 def test_a_single_role_may_claim_any_number_of_registers(toy):
@@ -328,7 +342,9 @@ def test_a_single_role_may_claim_any_number_of_registers(toy):
 
 
 def test_findings_of_all_rules_are_reported_together(toy):
-    toy.contracts["epilogue"] = replace(change(EPILOGUE, "claims", "registers", amount="16"), target="sm_80")
+    toy.contracts["epilogue"] = replace(
+        change(EPILOGUE, "claims", "registers", amount="16"), target="sm_80"
+    )
     toy.edit('x = "load.x"\n', "")
     assert toy.messages() == [
         f"PL024: {ACT} was built for sm_80, the kernel is for sm_90a",

@@ -91,9 +91,9 @@ def test_an_undefined_function_is_refused_by_name(folder, capsys):
 
 def test_a_printf_that_serialises_wgmma_is_a_link_error(folder, capsys):
     source = (FFN / "mainloop.cu").read_text()
-    Path("mainloop.cu").write_text(
-        "#include <cstdio>\n" + source.replace("in.wait(self, state);", 'in.wait(self, state); printf("%d", step);')
-    )
+    wait = "in.wait(self, state);"
+    source = source.replace(wait, wait + ' printf("%d", step);')
+    Path("mainloop.cu").write_text("#include <cstdio>\n" + source)
     shutil.copy(FFN / "wgmma.cuh", "wgmma.cuh")
     for name in (Path("mainloop.cu"), FFN / "loader.cu", FFN / "epilogue.cu"):
         compile_(name)

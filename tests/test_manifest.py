@@ -15,7 +15,10 @@ def faults(tmp_path: Path, text: str) -> list[str]:
     path.write_text(text)
     with pytest.raises(InputError) as caught:
         read_manifest(path)
-    return [f"{d.code}: {d.message}" + (f" | {d.help}" if d.help else "") for d in caught.value.diagnostics]
+    return [
+        f"{d.code}: {d.message}" + (f" | {d.help}" if d.help else "")
+        for d in caught.value.diagnostics
+    ]
 
 
 def edited(old: str, new: str) -> str:
@@ -26,12 +29,16 @@ def edited(old: str, new: str) -> str:
 def test_every_key_is_read(tmp_path):
     path = tmp_path / "k.kernel.toml"
     old = 'object = "mainloop.o"'
-    path.write_text(edited(old, f'{old}\nfacts = {{ tile_n = 128 }}\nimports = {{ stages = "load" }}'))
+    path.write_text(
+        edited(old, f'{old}\nfacts = {{ tile_n = 128 }}\nimports = {{ stages = "load" }}')
+    )
     manifest = read_manifest(path)
     assert (manifest.kernel, manifest.target) == ("toy", "sm_90a")
     assert manifest.schedule == ("mma", "schedule")
     assert manifest.facts == {"hidden": 4096}
-    assert manifest.instances[1] == InstanceSpec("mma", "mainloop.o", {"tile_n": 128}, {"stages": "load"})
+    assert manifest.instances[1] == InstanceSpec(
+        "mma", "mainloop.o", {"tile_n": 128}, {"stages": "load"}
+    )
     assert manifest.roles[1] == RoleSpec("math", (("mma", "run"), ("act", "run")))
     assert manifest.channels == (("load.out", "mma.in"), ("mma.acc", "act.acc"))
     assert manifest.parameters == {"x": ("load.x",), "w": ("load.w",), "out": ("act.out",)}
@@ -91,7 +98,11 @@ def test_every_key_is_read(tmp_path):
             "PL005: 'hidden' in imports of [instances.load] is no name of an instance",
         ),
         ('steps = ["load.run"]', "steps = []", "PL005: role 'producer' has no step"),
-        ('steps = ["load.run"]', 'steps = "load.run"', "PL005: 'steps' of role 'producer' is no array"),
+        (
+            'steps = ["load.run"]',
+            'steps = "load.run"',
+            "PL005: 'steps' of role 'producer' is no array",
+        ),
         (
             'steps = ["load.run"]',
             'steps = ["load"]',

@@ -1,5 +1,7 @@
 """Placement: memory, registers and barriers as pure functions, and what does not fit, in words."""
 
+import itertools
+
 import pytest
 from contracts import ALL, add, change, drop
 from hypothesis import given
@@ -31,7 +33,7 @@ needs = st.lists(
 def test_regions_do_not_overlap(wanted):
     offsets, end = place_memory(wanted)
     spans = sorted((offsets[n.name], offsets[n.name] + n.bytes) for n in wanted if n.bytes)
-    assert all(a[1] <= b[0] for a, b in zip(spans, spans[1:], strict=False))
+    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
     assert all(stop <= end for _, stop in spans)
 
 
@@ -94,7 +96,12 @@ def test_an_offer_fits_and_the_next_step_does_not(rows):
 
 
 def test_fixed_barriers_keep_their_ids_and_the_rest_fill_up():
-    wanted = [BarrierNeed("a", None), BarrierNeed("b", 1), BarrierNeed("c", 3), BarrierNeed("d", None)]
+    wanted = [
+        BarrierNeed("a", None),
+        BarrierNeed("b", 1),
+        BarrierNeed("c", 3),
+        BarrierNeed("d", None),
+    ]
     assert place_barriers(wanted, 16) == ({"b": 1, "c": 3, "a": 2, "d": 4}, [])
 
 
@@ -141,7 +148,10 @@ def test_roles_get_warps_in_the_order_of_the_manifest(toy):
 
 def test_the_order_of_instances_does_not_move_anything(toy):
     first = toy.plan()
-    load, act = '[instances.load]\nobject = "loader.o"\n', '[instances.act]\nobject = "epilogue.o"\n'
+    load, act = (
+        '[instances.load]\nobject = "loader.o"\n',
+        '[instances.act]\nobject = "epilogue.o"\n',
+    )
     toy.edit(load, "")
     toy.edit(act, act + "\n" + load)
     second = toy.plan()
@@ -187,9 +197,21 @@ def test_too_many_threads_are_refused(toy):
 def test_too_much_shared_memory_names_the_largest_and_what_fits(toy):
     toy.edit('object = "loader.o"', 'object = "loader.o"\nfacts = { stages = 5 }')
     (fault,) = toy.faults()
-    assert fault.message == "the kernel needs 246840 bytes of shared memory, a block of sm_90a has 232448"
+    assert (
+        fault.message
+        == "the kernel needs 246840 bytes of shared memory, a block of sm_90a has 232448"
+    )
     assert fault.notes[0] == "load.out.w: 163840 bytes, 5 stages of 256x64 bf16, 128-byte swizzle"
     assert fault.help == "at most 4 stages of 'load.out' fit beside the rest"
+
+
+def test_the_stages_that_are_offered_fit_to_the_last_byte(toy):
+    toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "staging", amount="35776")
+    five = 'object = "loader.o"\nfacts = { stages = 5 }'
+    toy.edit('object = "loader.o"', five)
+    assert toy.faults()[0].help == "at most 4 stages of 'load.out' fit beside the rest"
+    toy.edit(five, 'object = "loader.o"')
+    assert toy.plan().shared_bytes == 232_448
 
 
 def test_a_ring_of_which_no_stage_fits_is_said_so(toy):
@@ -200,7 +222,9 @@ def test_a_ring_of_which_no_stage_fits_is_said_so(toy):
 
 def test_two_owners_of_one_barrier_are_named_with_both_places(toy):
     toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "store", fixed=1)
-    toy.contracts["mainloop"] = add(ALL["mainloop"], "claims", Claim("order", "barrier", "256", fixed=1))
+    toy.contracts["mainloop"] = add(
+        ALL["mainloop"], "claims", Claim("order", "barrier", "256", fixed=1)
+    )
     (fault,) = toy.faults()
     assert fault.message == f"barrier 1 is fixed by {ACT} and by {MMA}"
     assert [(w.instance, w.section, w.index) for w in (fault.primary, *fault.secondary)] == [
@@ -213,7 +237,9 @@ def test_two_owners_of_one_barrier_are_named_with_both_places(toy):
 @pytest.mark.parametrize("fixed", [0, 18])
 def test_a_barrier_id_that_a_block_does_not_have_is_named(toy, fixed):
     toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "store", fixed=fixed)
-    assert toy.messages() == [f"PL032: barrier 'store' of {ACT} is fixed to {fixed}, ids are 1 to 15"]
+    assert toy.messages() == [
+        f"PL032: barrier 'store' of {ACT} is fixed to {fixed}, ids are 1 to 15"
+    ]
 
 
 def test_each_barrier_beyond_the_last_id_is_named(toy):

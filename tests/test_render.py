@@ -76,4 +76,7 @@ def test_each_mbarrier_is_initialised_once(toy):
     glue = render(plan)
     for barrier in plan.mbarriers:
         for n in range(barrier.count):
-            assert glue.count(f"pipelink_mbarrier_init({barrier.offset + 8 * n}, {barrier.arrivals});") == 1
+            assert (
+                glue.count(f"pipelink_mbarrier_init({barrier.offset + 8 * n}, {barrier.arrivals});")
+                == 1
+            )

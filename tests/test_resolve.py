@@ -50,7 +50,10 @@ def test_an_imported_value_outside_of_the_set_is_refused(toy):
 def test_a_fact_that_is_not_left_to_the_manifest_is_refused(toy):
     toy.edit('object = "loader.o"', 'object = "loader.o"\nfacts = { tile_k = 64 }')
     (fault,) = toy.faults()
-    assert fault.message == "the manifest sets 'tile_k' of instance 'load', which loader does not leave to it"
+    assert (
+        fault.message
+        == "the manifest sets 'tile_k' of instance 'load', which loader does not leave to it"
+    )
     assert fault.help == "facts to set: stages"
 
 
@@ -139,10 +142,15 @@ def test_facts_that_need_each_other_are_refused(toy):
         ),
         (
             "m // 2",
-            "PL015: fact 'k_steps' of instance 'load' reads extent 'm', which has no value before "
-            "the launch",
+            (
+                "PL015: fact 'k_steps' of instance 'load' reads extent 'm', which has no value before "
+                "the launch"
+            ),
         ),
-        ("hidden // (tile_k - 64)", "PL015: fact 'k_steps': 'hidden // (tile_k - 64)' divides by zero"),
+        (
+            "hidden // (tile_k - 64)",
+            "PL015: fact 'k_steps': 'hidden // (tile_k - 64)' divides by zero",
+        ),
         ("hidden //", "PL015: fact 'k_steps': 'hidden //' is no expression"),
     ],
 )
@@ -224,5 +232,5 @@ def test_a_layout_gets_its_numbers(text, result):
 
 
 def test_a_layout_over_an_unknown_fact_is_refused():
-    with pytest.raises(expression.ExpressionError, match="^'k' reads 'k', which has no value$"):
+    with pytest.raises(expression.ExpressionError, match=r"^'k' reads 'k', which has no value$"):
         layout.concrete("(8,k):(k,1)", {})
