@@ -24,7 +24,8 @@ MISMATCH_PREFIX = "pipelink_contract_differs__"
 
 MAX_NOTE_BYTES = 1 << 20
 MAX_EXPRESSION = 1024
-IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# Letters and digits, single underscores between them: "__" joins names to link names.
+IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*\Z")
 
 SWIZZLES = (0, 32, 64, 128)
 ELEMENT_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "i32": 4}

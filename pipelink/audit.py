@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from pipelink import abi, elf
 from pipelink.arch import ARCHES
-from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
+from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError, checkpoint
 from pipelink.model import Plan
 
 # Each of these log codes means that the composition broke: setmaxnreg ignored (C7504 to C7509),
@@ -37,7 +37,10 @@ class Audited:
 
 def audit(plan: Plan, cubin: bytes, log: str) -> Audited:
     """Raises with everything in which cubin or log are not what the plan says."""
-    found = elf.read_cubin(cubin)
+    try:
+        found = elf.read_cubin(cubin)
+    except elf.ElfError as error:
+        raise ToolError(f"the linker made a cubin that can't be read: {error}") from error
     frames = [tuple(map(int, m)) for m in _STACK.findall(log)]
     barriers = _BARRIERS.search(log)
     used = _USED.search(log)

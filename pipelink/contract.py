@@ -79,6 +79,9 @@ def _faults(contract: abi.Contract) -> Iterator[str]:
     for claim in contract.claims:
         if not 0 < claim.align <= 1024 or claim.align & (claim.align - 1):
             yield f"claim '{claim.name}' is aligned to {claim.align}: a power of two up to 1024"
+    for kind in ("warps", "registers", "stack"):
+        if sum(c.kind == kind for c in contract.claims) > 1:
+            yield f"it claims {kind} twice"
     for port in contract.ports:
         yield from _port(port)
     known = {"tile", *(f.name for f in contract.facts if f.kind == "extent")}

@@ -45,7 +45,7 @@ class Diagnostic:
 
 
 CODES = {
-    "PL001": "an object can't be read",
+    "PL001": "a file can't be read",
     "PL002": "an object has no contract",
     "PL003": "a contract's note is damaged",
     "PL004": "a note's version is newer than this PipeLink",

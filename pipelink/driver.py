@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 
 from pipelink import contract, toolchain
+from pipelink.arch import ARCHES
 from pipelink.audit import Audited, audit, refused
 from pipelink.check import check
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
@@ -108,14 +109,15 @@ def encode_plan(plan_: Plan) -> bytes:
 def read_plan(path: Path) -> Plan:
     """The plan of a file."""
     try:
-        return msgspec.json.decode(path.read_bytes(), type=Plan)
-    except OSError as error:
-        message = f"{path} can't be read: {(error.strerror or 'error').lower()}"
+        plan_ = msgspec.json.decode(read_file(path), type=Plan)
+        FloatingPoint.parse(plan_.floating_point)
+    except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
+        message = f"{path} is no plan: {error}"
         raise InputError(Diagnostic("PL008", message, FilePlace(str(path)))) from error
-    except msgspec.DecodeError as error:
-        raise InputError(
-            Diagnostic("PL008", f"{path} is no plan: {error}", FilePlace(str(path)))
-        ) from error
+    if plan_.target not in ARCHES:
+        message = f"{path} is a plan for unknown target '{plan_.target}'"
+        raise InputError(Diagnostic("PL008", message, FilePlace(str(path))))
+    return plan_
 
 
 def read_file(path: Path) -> bytes:

@@ -116,6 +116,13 @@ def read_cubin(data: bytes) -> Cubin:
     elf = _open(data)
     if elf["e_machine"] not in (EM_CUDA, "EM_CUDA"):
         raise ElfError("it is not a cubin")
+    try:
+        return _cubin(elf)
+    except _DAMAGE as error:
+        raise ElfError("its sections are truncated or damaged") from error
+
+
+def _cubin(elf: ELFFile) -> Cubin:
     symbols: dict[int, str] = {}
     registers: dict[str, int] = {}
     frames: dict[str, int] = {}

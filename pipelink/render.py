@@ -77,7 +77,7 @@ def _argument_types(plan: Plan, call: Call) -> Iterator[str]:
             yield _pointer(parameter)
         elif kind == "fragment":
             element = next(e for r in plan.roles for n, e, _ in r.fragments if n == name)
-            own = name.startswith(f"{call.instance}_")
+            own = name.startswith(f"{call.instance}__")
             yield f"{element}*" if own else f"const {element}*"
         else:
             yield _ARGUMENT[kind]

@@ -383,7 +383,6 @@ def test_a_missing_glue_is_refused(toy, refused):
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (None, "toy.plan.json can't be read: no such file or directory"),
         ("{", "toy.plan.json is no plan: Input data was truncated"),
         ("{}", "toy.plan.json is no plan: Object missing required field `kernel`"),
         ('{"a": 1}', "toy.plan.json is no plan: Object contains unknown field `a`"),
@@ -391,11 +390,16 @@ def test_a_missing_glue_is_refused(toy, refused):
 )
 def test_a_file_that_is_no_plan_is_refused(refused, text, why):
     def prepare():
-        if text is not None:
-            Path("toy.plan.json").write_text(text)
+        Path("toy.plan.json").write_text(text)
 
     assert refused("render", "toy.plan.json", "-o", "toy.glue.cu", prepare=prepare) == (
         f"error[PL008]: {why}\n  --> toy.plan.json\n"
+    )
+
+
+def test_a_plan_that_is_not_there_is_refused(refused):
+    assert refused("render", "toy.plan.json", "-o", "toy.glue.cu") == (
+        "error[PL001]: toy.plan.json can't be read: no such file or directory\n  --> toy.plan.json\n"
     )
 
 

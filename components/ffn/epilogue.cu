@@ -8,7 +8,7 @@ namespace pl = pipelink;
 using namespace pl::literals;
 
 constexpr auto tile_m = pl::imports<"tile_m">();
-constexpr auto tile_n = pl::imports<"tile_n", 256, 128, 64>();
+constexpr auto tile_n = pl::imports<"tile_n", 256, 160, 128, 64>();
 constexpr auto rows = pl::imports<"rows", 64, 128>();
 constexpr auto warpgroups = pl::imports<"warpgroups">();
 constexpr auto intermediate = pl::imports<"intermediate">();

@@ -6,7 +6,7 @@ namespace tma_loader {
 namespace pl = pipelink;
 using namespace pl::literals;
 
-constexpr auto stages = pl::chooses<"stages", 4, 2, 3, 5, 6, 7, 8>();
+constexpr auto stages = pl::chooses<"stages", 4, 2, 3, 5, 6, 8>();
 constexpr auto tile_k = pl::provides<"tile_k", 64>();
 constexpr auto hidden = pl::imports<"hidden">();
 constexpr auto intermediate = pl::imports<"intermediate">();
@@ -55,9 +55,9 @@ PIPELINK_ENTRY(tma_loader, run)
         const auto barrier = out.expect(self, state);
         const int k = step * tile_k.at(self);
         const auto w = out.address(self, w_tile, state);
-        pl::bulk_load_2d(out.address(self, x_tile, state), x_map, k, row, barrier);
         pl::bulk_load_2d(w, gate_map, k, column, barrier);
         pl::bulk_load_2d(w + w_tile.bytes(self) / 2, up_map, k, column, barrier);
+        pl::bulk_load_2d(out.address(self, x_tile, state), x_map, k, row, barrier);
         out.advance(self, state);
     }
 }

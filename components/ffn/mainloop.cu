@@ -10,7 +10,7 @@ using namespace pl::literals;
 
 constexpr auto warpgroups = pl::chooses<"warpgroups", 2, 1>();
 constexpr auto rows = pl::chooses<"rows", 64, 128>();  // of the tile, a warpgroup
-constexpr auto tile_n = pl::chooses<"tile_n", 256, 128, 64>();
+constexpr auto tile_n = pl::chooses<"tile_n", 256, 160, 128, 64>();
 constexpr auto tile_m = pl::derives<"tile_m">(warpgroups * rows);
 constexpr auto raster_rows = pl::provides<"raster_rows", 16>();
 constexpr auto tile_k = pl::imports<"tile_k", 64>();

@@ -121,7 +121,7 @@ def _producer(view: View, end: End) -> End:
 
 
 def _variable(end: End) -> str:
-    return f"{end.instance.name}_{end.port.name}"
+    return f"{end.instance.name}__{end.port.name}"
 
 
 def _role(view: View, a: Assignment, placed: RolePlace) -> RolePlan:
