@@ -6,14 +6,14 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipelink import abi, elf
+from pipelink import abi, elf, machine
 from pipelink.arch import ARCHES
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError, checkpoint
 from pipelink.model import Plan
 
-# Each of these log codes means that the composition broke: setmaxnreg ignored (C7504 to C7509),
+# Log codes of these hundreds mean that the composition broke: setmaxnreg ignored (C7504 to C7509),
 # wgmma serialised (C7510), C7602.
-BROKEN = ("C7504", "C7506", "C7508", "C7509", "C7510", "C7602")
+_BROKEN = re.compile(r"\((C7[56]\d\d)\)")
 
 _USED = re.compile(r"Used (\d+) registers")
 _BARRIERS = re.compile(r"used (\d+) barriers")
@@ -62,11 +62,11 @@ def _where(plan: Plan) -> FilePlace:
 
 def _log_codes(plan: Plan, log: str) -> Iterator[Diagnostic]:
     for line in log.splitlines():
-        code = next((c for c in BROKEN if c in line), None)
+        code = _BROKEN.search(line)
         if code:
             yield Diagnostic(
                 "PL043",
-                f"the link of '{plan.kernel}' broke ({code})",
+                f"the link of '{plan.kernel}' broke ({code[1]})",
                 _where(plan),
                 notes=(line.strip(),),
                 help="a live assert or printf, a call that is not inlined, or a role without a register claim",
@@ -85,30 +85,55 @@ def _stack(plan: Plan, facts: Audited) -> Iterator[Diagnostic]:
 
 
 def _shape(plan: Plan, found: elf.Cubin, facts: Audited) -> Iterator[Diagnostic]:
-    problems = []
+    uses = machine.uses(plan.target, found.text.get(plan.kernel, b""))
+    problems = [*_resources(plan, found, facts)]
+    problems += _code(plan, uses) if uses else _barrier_count(plan, facts)
+    for problem in problems:
+        message = f"the cubin of '{plan.kernel}' is not as planned: {problem}"
+        yield Diagnostic("PL045", message, _where(plan))
+
+
+def _resources(plan: Plan, found: elf.Cubin, facts: Audited) -> Iterator[str]:
     if found.kernels != (plan.kernel,):
-        problems.append(f"its kernels are {', '.join(found.kernels) or 'none'}")
+        yield f"its kernels are {', '.join(found.kernels) or 'none'}"
     if facts.static_shared_bytes:
-        problems.append(
-            f"{facts.static_shared_bytes} bytes of static shared memory are in no contract"
+        yield (
+            f"{facts.static_shared_bytes} bytes of static shared memory, padding included, are in "
+            "no contract; use claims_shared"
         )
+    launch = plan.launch_registers
+    if facts.registers > launch:
+        yield f"it uses {facts.registers} registers a thread, a launch has {launch}"
+    allocated = -(-facts.registers // 8) * 8
+    if any(role.registers for role in plan.roles) and allocated < launch:
+        yield f"it launches with {allocated} registers a thread, the roles share {launch}"
+
+
+def _barrier_count(plan: Plan, facts: Audited) -> Iterator[str]:
+    """All that the link log tells of barriers, where the code itself can't be read."""
     ids = max((b.id for b in plan.barriers), default=0) + 1
     if facts.barriers > ids:
-        problems.append(f"it uses {facts.barriers} named barriers, the plan {ids}")
-    if facts.registers > plan.launch_registers:
-        problems.append(
-            f"it uses {facts.registers} registers a thread, a launch has {plan.launch_registers}"
+        yield f"it uses {facts.barriers} named barriers, the plan {ids}"
+
+
+def _code(plan: Plan, uses: machine.Uses) -> Iterator[str]:
+    """What the code does with barriers and registers, and the plan does not say."""
+    planned = tuple(sorted(r.registers for r in plan.roles if r.registers))
+    if uses.registers != planned:
+        yield f"it sets registers {_listing(uses.registers)}, the roles have {_listing(planned)}"
+    ids = {b.id for b in plan.barriers} | {0}
+    for number in sorted({id_ for id_, _ in uses.barriers} - ids):
+        yield f"it uses named barrier {number}, which no contract claims; use claims_barrier"
+    whole = uses.barriers.count((0, 0)) - bool(plan.mbarriers)
+    if whole > 0 and len(plan.roles) > 1:
+        yield (
+            f"it has {whole} __syncthreads() in a kernel of {len(plan.roles)} roles, "
+            "where it waits for threads that never come; use claims_barrier"
         )
-    moves = any(role.registers for role in plan.roles)
-    allocated = -(-facts.registers // 8) * 8
-    if moves and allocated < plan.launch_registers:
-        problems.append(
-            f"it launches with {allocated} registers a thread, the roles share {plan.launch_registers}"
-        )
-    for problem in problems:
-        yield Diagnostic(
-            "PL045", f"the cubin of '{plan.kernel}' is not as planned: {problem}", _where(plan)
-        )
+
+
+def _listing(numbers: tuple[int, ...]) -> str:
+    return " and ".join(map(str, numbers)) or "of no role"
 
 
 def refused(plan: Plan, log: str) -> InputError:
@@ -123,9 +148,10 @@ def refused(plan: Plan, log: str) -> InputError:
                     f"a binding in '{plan.kernel}' did not fold to a constant",
                     _where(plan),
                     notes=(
-                        "an instance number or a slot is known at run time only, or a call was not inlined",
+                        "an instance number or slot is known at run time only, or a call not inlined",
+                        "or the code uses a fact, claim or port that its contract does not list",
                     ),
-                    help="pass `self` as it came, and keep the functions that take it inline",
+                    help="list what the code uses in pl::contract; pass `self` as it came; keep functions inline",
                 )
             )
         elif symbol.startswith(abi.MISMATCH_PREFIX):

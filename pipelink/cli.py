@@ -139,7 +139,7 @@ def _compile_parser(calls: argparse._SubParsersAction[argparse.ArgumentParser]) 
 
 
 def _compile(args: argparse.Namespace) -> int:
-    from pipelink import toolchain
+    from pipelink import contract, toolchain
     from pipelink.abi import Build
     from pipelink.floating import FloatingPoint
     from pipelink.prelude import prelude
@@ -160,7 +160,13 @@ def _compile(args: argparse.Namespace) -> int:
     )
     text = prelude(args.arch, mode.text(), build)
     print(
-        toolchain.compile_component(args.source, args.output, options, text),
+        toolchain.compile_component(
+            args.source,
+            args.output,
+            options,
+            text,
+            lambda data: contract.component_of(data, args.source),
+        ),
         end="",
         file=sys.stderr,
     )

@@ -17,7 +17,11 @@ _T = TypeVar("_T")
 
 def read_object(path: Path) -> Component:
     """The component of an object, or one sentence why there is none."""
-    data = _read(path)
+    return component_of(_read(path), path)
+
+
+def component_of(data: bytes, path: Path) -> Component:
+    """The component in an object's bytes; diagnostics name `path`."""
     try:
         notes = elf.read_notes(data)
     except elf.ElfError as error:

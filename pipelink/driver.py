@@ -70,6 +70,10 @@ def read(manifest: Path, sources: Sources) -> Kernel:
 
 def _component(instance: InstanceSpec, sources: Sources) -> Component:
     path = sources.path(instance.object)
+    if not path.exists():
+        message = f"instance '{instance.name}' needs {path}, which does not exist"
+        help_ = "build it first; --objects names the folder that object paths start from"
+        raise InputError(Diagnostic("PL001", message, FilePlace(str(path)), help=help_))
     return contract.read_contract_file(path) if sources.contracts else contract.read_object(path)
 
 
@@ -152,7 +156,7 @@ def link(plan_: Plan, sources: Sources, glue: bytes, *, lineinfo: bool = False) 
     for instance in {i.object: i for i in plan_.instances}.values():
         path = sources.objects / instance.object
         component = contract.read_object(path)
-        if component.fingerprint != instance.fingerprint:
+        if f"{component.fingerprint:#018x}" != instance.fingerprint:
             raise InputError(
                 Diagnostic(
                     "PL008",

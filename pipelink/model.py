@@ -94,7 +94,7 @@ class InstancePlan(Record, frozen=True):
     version: str
     object: str
     role: str
-    fingerprint: int
+    fingerprint: str
     bindings: dict[str, int]
 
 

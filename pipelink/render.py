@@ -30,7 +30,7 @@ def render(plan: Plan) -> str:
     )
     return environment.get_template("glue.cu.j2").render(
         plan=plan,
-        components=[(i.component, f"{i.fingerprint:#018x}ull") for i in _once_a_component(plan)],
+        components=[(i.component, f"{i.fingerprint}ull") for i in _once_a_component(plan)],
         mismatch=abi.MISMATCH_PREFIX,
         entries=list(_declarations(plan)),
         instances=[

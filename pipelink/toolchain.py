@@ -137,8 +137,17 @@ def flags(options: CompileOptions) -> list[str]:
     return [*STANDARD, *options.floating_point.nvcc(), *line, *(f"-I{i}" for i in include)]
 
 
-def compile_component(source: Path, output: Path, options: CompileOptions, prelude: str) -> str:
-    """Compiles one component to an object with LTO-IR; returns what nvcc said."""
+def compile_component(
+    source: Path,
+    output: Path,
+    options: CompileOptions,
+    prelude: str,
+    accept: Callable[[bytes], object],
+) -> str:
+    """Compiles one component to an object with LTO-IR; returns what nvcc said.
+
+    `accept` reads the object before it is published, and raises if it is no component.
+    """
     if not source.is_file():
         raise InputError(
             Diagnostic("PL001", f"{source} can't be read: no such file", FilePlace(str(source)))
@@ -163,6 +172,7 @@ def compile_component(source: Path, output: Path, options: CompileOptions, prelu
             ],
             source,
         )
+        accept(part.read_bytes())
         if options.depfile:
             _write_depfile(folder / "depends", options.depfile, output, header)
         os.replace(part, output)

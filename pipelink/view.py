@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipelink import expression, layout
+from pipelink import expression
 from pipelink.abi import Claim, Entry, Port
 from pipelink.arch import ARCHES, Arch
+from pipelink.layout import Layout, parse
 from pipelink.model import Instance, Kernel
 from pipelink.resolve import Facts
 
@@ -43,8 +44,8 @@ class View:
         """An expression's value with the instance's facts."""
         return expression.evaluate(text, self.facts[instance.name])
 
-    def layout(self, instance: Instance, text: str) -> str:
-        return layout.concrete(text, self.facts[instance.name])
+    def layout(self, instance: Instance, text: str) -> Layout:
+        return parse(text, self.facts[instance.name])
 
     def shape(self, instance: Instance, sizes: tuple[str, ...]) -> tuple[int | str, ...]:
         """Sizes as integers; an extent keeps its name."""

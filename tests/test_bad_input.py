@@ -122,7 +122,9 @@ def test_a_newer_contract_is_refused(toy, refused):
 
 def test_a_missing_object_is_refused(refused):
     assert refused(*LINK, prepare=Path("epilogue.o").unlink) == (
-        "error[PL001]: epilogue.o can't be read: no such file or directory\n  --> epilogue.o\n"
+        "error[PL001]: instance 'act' needs epilogue.o, which does not exist\n"
+        "  --> epilogue.o\n"
+        "  = help: build it first; --objects names the folder that object paths start from\n"
     )
 
 
@@ -134,8 +136,9 @@ def test_every_unreadable_object_is_named(refused):
     assert refused(*LINK, prepare=prepare) == (
         "error[PL001]: loader.o is no component: it is not an ELF file\n"
         "  --> loader.o\n"
-        "error[PL001]: epilogue.o can't be read: no such file or directory\n"
+        "error[PL001]: instance 'act' needs epilogue.o, which does not exist\n"
         "  --> epilogue.o\n"
+        "  = help: build it first; --objects names the folder that object paths start from\n"
     )
 
 

@@ -47,8 +47,9 @@ def test_a_binding_that_can_not_fold_is_refused_by_name(folder, capsys):
     assert refusal(capsys) == (
         "error[PL040]: a binding in 'unfolded_kernel' did not fold to a constant\n"
         "  --> k.kernel.toml (unfolded_kernel)\n"
-        "  = note: an instance number or a slot is known at run time only, or a call was not inlined\n"
-        "  = help: pass `self` as it came, and keep the functions that take it inline\n"
+        "  = note: an instance number or slot is known at run time only, or a call not inlined\n"
+        "  = note: or the code uses a fact, claim or port that its contract does not list\n"
+        "  = help: list what the code uses in pl::contract; pass `self` as it came; keep functions inline\n"
     )
 
 
@@ -89,19 +90,78 @@ def test_an_undefined_function_is_refused_by_name(folder, capsys):
     assert refusal(capsys).splitlines()[0] == "error[PL042]: nobody defines 'nobody'"
 
 
-def test_a_printf_that_serialises_wgmma_is_a_link_error(folder, capsys):
-    source = (FFN / "mainloop.cu").read_text()
-    wait = "in.wait(self, state);"
-    source = source.replace(wait, wait + ' printf("%d", step);')
-    Path("mainloop.cu").write_text("#include <cstdio>\n" + source)
+def ffn(**changed):
+    """The ffn components in this folder, some with changed text."""
     shutil.copy(FFN / "wgmma.cuh", "wgmma.cuh")
-    for name in (Path("mainloop.cu"), FFN / "loader.cu", FFN / "epilogue.cu"):
-        compile_(name)
-    text = (FFN / "ffn.kernel.toml").read_text().replace("components/ffn/", "")
-    Path("k.kernel.toml").write_text(text)
-    found = refusal(capsys).splitlines()
-    assert found[0] == "error[PL043]: the link of 'ffn' broke (C7510)"
-    assert found[1] == "  --> k.kernel.toml (ffn)"
+    for name in ("loader", "mainloop", "epilogue"):
+        source = (FFN / f"{name}.cu").read_text()
+        for old, new in changed.get(name, ()):
+            assert old in source
+            source = source.replace(old, new)
+        Path(f"{name}.cu").write_text(source)
+        compile_(f"{name}.cu")
+    manifest = (FFN / "ffn.kernel.toml").read_text().replace("components/ffn/", "")
+    Path("k.kernel.toml").write_text(manifest)
+
+
+def test_a_printf_that_serialises_wgmma_is_a_link_error(folder, capsys):
+    wait = "        in.wait(self, state);"
+    include = '#include "wgmma.cuh"'
+    printing = [(wait, wait + ' printf("%d", step);'), (include, "#include <cstdio>\n" + include)]
+    ffn(mainloop=printing)
+    assert refusal(capsys).splitlines()[:2] == [
+        "error[PL043]: the link of 'ffn' broke (C7510)",
+        "  --> k.kernel.toml (ffn)",
+    ]
+
+
+def test_registers_that_the_code_can_not_keep_are_a_link_error(folder, capsys):
+    """ptxas then ignores setmaxnreg, says so in its log (C7507), and links."""
+    fewer = [("104_n + rows * tile_n / 128_n", "64_n"), ("40_n + rows * tile_n / 128_n", "64_n")]
+    ffn(mainloop=fewer[:1], epilogue=fewer[1:])
+    assert refusal(capsys).splitlines()[:3] == [
+        "error[PL043]: the link of 'ffn' broke (C7507)",
+        "  --> k.kernel.toml (ffn)",
+        (
+            "  = note: ptxas info    : (C7507) Potential Performance Loss: 'setmaxnreg' ignored to "
+            "maintain minimum register requirements."
+        ),
+    ]
+
+
+def test_a_block_barrier_in_one_of_several_roles_is_refused(folder, capsys):
+    """256 of 384 threads would wait for the others for ever."""
+    first = "    const unsigned thread = pl::role_thread(self);"
+    ffn(epilogue=[(first, "    __syncthreads();\n" + first)])
+    assert refusal(capsys) == (
+        "error[PL045]: the cubin of 'ffn' is not as planned: it has 1 __syncthreads() in a kernel of 2 "
+        "roles, where it waits for threads that never come; use claims_barrier\n"
+        "  --> k.kernel.toml (ffn)\n"
+    )
+
+
+def test_a_barrier_that_nobody_claims_is_refused(folder, capsys):
+    source = (KERNELS / "reverse.cu").read_text()
+    old = "written.sync(self);"
+    Path("reverse.cu").write_text(source.replace(old, old + ' asm volatile("barrier.sync 7, 64;");'))
+    compile_("reverse.cu")
+    manifest("reverse", "xy")
+    assert refusal(capsys).splitlines()[0] == (
+        "error[PL045]: the cubin of 'reverse_kernel' is not as planned: it uses named barrier 7, "
+        "which no contract claims; use claims_barrier"
+    )
+
+
+def test_static_shared_memory_is_refused(folder, capsys):
+    source = (KERNELS / "reverse.cu").read_text()
+    old = "written.sync(self);"
+    new = "__shared__ volatile int own[64]; own[thread % 64] = at; " + old + " if (own[0] == 12345) return;"
+    Path("reverse.cu").write_text(source.replace(old, new))
+    compile_("reverse.cu")
+    manifest("reverse", "xy")
+    found = refusal(capsys).splitlines()[0]
+    assert found.startswith("error[PL045]: the cubin of 'reverse_kernel' is not as planned: ")
+    assert found.endswith("padding included, are in no contract; use claims_shared")
 
 
 def test_an_object_of_another_contract_than_the_plan_is_refused(folder, capsys):

@@ -43,6 +43,21 @@ def test_a_contract_that_is_too_long(capsys):
     assert "contract_is_longer_than_contract_capacity" in said
 
 
+def test_a_source_without_contract(capsys):
+    assert refusal(capsys, "#include <pipelink/component.cuh>\n") == (
+        "error[PL002]: c.cu has no contract\n"
+        "  --> c.cu\n"
+        "  = help: state one with PIPELINK_COMPONENT and compile it with `pipelink compile`\n"
+    )
+
+
+def test_a_port_that_the_contract_does_not_list(capsys):
+    said = refusal(capsys, REVERSE.replace("pl::claims_warps(4_n), x, y,", "pl::claims_warps(4_n), y,"))
+    assert said == (
+        "error[PL003]: c.cu: entry 'run' has argument 'x', no port and no extent\n  --> c.cu\n"
+    )
+
+
 def test_the_header_without_pipelink_compile():
     header = (ROOT / "pipelink/include/pipelink/component.cuh").read_text()
     assert "#ifndef PIPELINK_TARGET\n#error" in header

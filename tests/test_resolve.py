@@ -234,3 +234,36 @@ def test_a_layout_gets_its_numbers(text, result):
 def test_a_layout_over_an_unknown_fact_is_refused():
     with pytest.raises(expression.ExpressionError, match=r"^'k' reads 'k', which has no value$"):
         layout.concrete("(8,k):(k,1)", {})
+
+
+@pytest.mark.parametrize(
+    ("left", "right"),
+    [
+        ("((32,8),1):((1,32),7)", "(256,1):(1,0)"),
+        ("((4,8,4),(2,2)):((128,1,16),(64,8))", "((4,(8,4)),(2,2)):((128,(1,16)),(64,8))"),
+        ("(n,2):(1,n)", "(256,2):(1,256)"),
+    ],
+)
+def test_layouts_of_one_map_are_the_same(left, right):
+    assert layout.parse(left, {"n": 256}) == layout.parse(right, {"n": 256})
+
+
+@pytest.mark.parametrize("other", ["(256,2):(2,1)", "(256,2):(1,512)", "(128,2):(1,256)"])
+def test_layouts_of_other_maps_differ(other):
+    assert layout.parse("(256,2):(1,256)", {}) != layout.parse(other, {})
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("(256,1:(1,0)", "'(256,1:(1,0)' is no layout"),
+        ("(256,1)", "'(256,1)' is not of the form shape:stride"),
+        ("256:1", "'256:1' has not two modes, thread and value"),
+        ("(256,(2,2)):(1,256)", "shape and stride of '(256,(2,2)):(1,256)' are nested differently"),
+        ("(256,0):(1,1)", "'(256,0):(1,1)' has a mode of size 0"),
+    ],
+)
+def test_what_is_no_layout_is_refused_in_words(text, why):
+    with pytest.raises(expression.ExpressionError) as error:
+        layout.parse(text, {})
+    assert str(error.value) == why

@@ -27,6 +27,8 @@ RULES: tuple[Rule, ...] = (
     channels.exist,
     channels.once,
     channels.fit,
+    channels.layouts,
+    channels.one_owner,
     channels.order,
     parameters.connected,
     parameters.agree,

@@ -90,6 +90,43 @@ def _shape(view: View, end: End, sizes: tuple[str, ...]) -> str:
     return "x".join(str(view.value(end.instance, s)) for s in sizes)
 
 
+def layouts(view: View) -> Iterator[Diagnostic]:
+    """A fragment's layout has the port's values, and whole copies of it the role's threads."""
+    for end in view.ports("register"):
+        role = view.role_of(end.instance)
+        if not role:
+            continue
+        layout = view.layout(end.instance, end.port.layout)
+        count, threads = view.value(end.instance, end.port.count), 32 * view.warps(role)
+        of = f"the layout {layout} of '{end.name}' of {who(end.instance)}"
+        if layout.value_count != count:
+            message = f"{of} has {layout.value_count} values a thread, the port {count}"
+            yield Diagnostic("PL021", message, _place(end))
+        if threads % layout.thread_count:
+            message = f"{of} is for {layout.thread_count} threads, role '{role}' has {threads}"
+            yield Diagnostic("PL021", message, _place(end))
+
+
+def one_owner(view: View) -> Iterator[Diagnostic]:
+    """The two ends of a channel do not fix one fact each in its own way."""
+    fixing = ("provides", "chooses", "derives")
+    for producer, consumer in view.channels():
+        facts = [
+            {f.name: n for n, f in enumerate(e.instance.contract.facts) if f.kind in fixing}
+            for e in (producer, consumer)
+        ]
+        for name in sorted(facts[0].keys() & facts[1].keys()):
+            values = [view.facts[e.instance.name][name] for e in (producer, consumer)]
+            yield Diagnostic(
+                "PL012",
+                f"fact '{name}' is fixed at both ends of a channel: {values[0]} by "
+                f"{who(producer.instance)}, {values[1]} by {who(consumer.instance)}",
+                Place(producer.instance.name, "facts", facts[0][name]),
+                (Place(consumer.instance.name, "facts", facts[1][name]),),
+                help="let one of them import it",
+            )
+
+
 def order(view: View) -> Iterator[Diagnostic]:
     """Registers are handed on within one role, to a later step."""
     for producer, consumer in view.channels():

@@ -14,6 +14,7 @@ def steps(view: View) -> Iterator[Diagnostic]:
     """Each step is an entry of its component, and stands in one role."""
     path = view.kernel.manifest.path
     seen: dict[str, str] = {}
+    repeated: set[tuple[str, str]] = set()
     for role in view.kernel.manifest.roles:
         for name, entry in role.steps:
             instance = view.kernel.instance(name)
@@ -25,6 +26,14 @@ def steps(view: View) -> Iterator[Diagnostic]:
                     f"role '{role.name}' runs '{name}.{entry}', and {who(instance)} has no such step",
                     FilePlace(path, f"{name}.{entry}"),
                     help=f"its steps: {known or 'none'}",
+                )
+            if role.steps.count((name, entry)) > 1 and (name, entry) not in repeated:
+                repeated.add((name, entry))
+                yield Diagnostic(
+                    "PL023",
+                    f"role '{role.name}' runs '{name}.{entry}' {role.steps.count((name, entry))} times a tile",
+                    FilePlace(path, f"{name}.{entry}"),
+                    help="name each step once; a second instance of the object runs it again",
                 )
             if seen.setdefault(name, role.name) != role.name:
                 yield Diagnostic(

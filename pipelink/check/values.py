@@ -69,6 +69,8 @@ def computable(view: View) -> Iterator[Diagnostic]:
                 message = f"{value.title} of {who(instance)}: {error}"
                 yield Diagnostic("PL015", message, value.place)
         for index, port in enumerate(instance.contract.ports):
+            if port.space != "register":
+                continue
             try:
                 view.layout(instance, port.layout)
             except ExpressionError as error:

@@ -60,7 +60,7 @@ def _instance(view: View, a: Assignment, instance: Instance) -> InstancePlan:
         version=contract.version,
         object=spec.object,
         role=view.role_of(instance),
-        fingerprint=instance.component.fingerprint,
+        fingerprint=f"{instance.component.fingerprint:#018x}",
         bindings=dict(sorted(_bindings(view, a, instance))),
     )
 

@@ -7,9 +7,10 @@ from typing import TextIO
 
 from rich import box
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
-from pipelink.abi import Contract
+from pipelink.abi import Contract, Port
 from pipelink.driver import Product
 from pipelink.report.identity import summary
 from pipelink.sass import Comparison
@@ -145,17 +146,24 @@ def print_contract(contract: Contract, out: TextIO | None = None) -> None:
         claims.add_row(c.name, c.kind, c.amount)
     ports = _table("Ports", "port", "space", "direction", "what")
     for p in contract.ports:
-        what = " ".join(
-            filter(
-                None,
-                [p.element, "x".join(p.shape), p.count, p.layout, p.stages and f"{p.stages} of"],
-            )
-        )
-        what += ", ".join(f"{q.name}: {q.element} {'x'.join(q.shape)}" for q in p.parts)
-        ports.add_row(p.name, p.space, p.direction, what)
+        ports.add_row(p.name, p.space, p.direction, escape(_port(p)))
+    entries = _table("Entries", "entry", "kind", "arguments")
+    for e in contract.entries:
+        entries.add_row(e.name, e.kind, ", ".join(e.arguments))
     rules = _table("Requirements", "condition", "why")
     for r in contract.requires:
         rules.add_row(r.condition, r.why)
-    for table in (facts, rules, claims, ports):
+    for table in (facts, rules, claims, ports, entries):
         if table.row_count:
             console.print(table)
+
+
+def _port(port: Port) -> str:
+    """What goes through a port, in a line."""
+    if port.space == "register":
+        return f"{port.count} {port.element} a thread, {port.layout}"
+    if port.space == "shared":
+        parts = ", ".join(f"{q.name} {q.element} [{', '.join(q.shape)}]" for q in port.parts)
+        return f"{port.stages} stages of {parts}; {port.arrivals} arrivals"
+    box = f", boxes of [{', '.join(port.box)}]" if port.box else ""
+    return f"{port.element} [{', '.join(port.shape)}]{box}"
