@@ -177,6 +177,29 @@ def test_a_right_kernel_passes(rule, toy):
             change(EPILOGUE, "claims", "warps", amount="0"),
             f"PL020: warps of claim 'warps' of {ACT}: 0 is 0, at least 1 can be",
         ),
+        (
+            channels.layouts,
+            change(EPILOGUE, "ports", "acc", count="64"),
+            (
+                f"PL021: the layout (256,128):(1,256) of 'act.acc' of {ACT} has 128 values a thread, "
+                "the port 64"
+            ),
+        ),
+        (
+            channels.layouts,
+            change(EPILOGUE, "ports", "acc", layout="(96,128):(1,96)"),
+            (
+                f"PL021: the layout (96,128):(1,96) of 'act.acc' of {ACT} is for 96 threads, "
+                "role 'math' has 256"
+            ),
+        ),
+        (
+            channels.one_owner,
+            change(EPILOGUE, "facts", "tile_n", kind="provides", values=(128,)),
+            (
+                f"PL012: fact 'tile_n' is fixed at both ends of a channel: 256 by {MMA}, 128 by {ACT}"
+            ),
+        ),
     ],
 )
 def test_a_contract_that_breaks_a_rule_is_named(toy, rule, contract, message):
@@ -220,6 +243,12 @@ def test_parts_of_a_stage_that_differ_are_named(toy, field, value, message):
             'steps = ["load.run"]',
             'steps = ["load.run", "act.run"]',
             [f"PL023: {ACT} runs in role 'producer' and in role 'math'"],
+        ),
+        (
+            roles.steps,
+            'steps = ["load.run"]',
+            'steps = ["load.run", "load.run"]',
+            ["PL023: role 'producer' runs 'load.run' 2 times a tile"],
         ),
         (
             roles.schedule,
