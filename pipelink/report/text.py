@@ -164,6 +164,6 @@ def _port(port: Port) -> str:
         return f"{port.count} {port.element} a thread, {port.layout}"
     if port.space == "shared":
         parts = ", ".join(f"{q.name} {q.element} [{', '.join(q.shape)}]" for q in port.parts)
-        return f"{port.stages} stages of {parts}; {port.arrivals} arrivals"
+        return f"ring of [{port.stages}]: {parts}; {port.arrivals} arrivals a stage"
     box = f", boxes of [{', '.join(port.box)}]" if port.box else ""
     return f"{port.element} [{', '.join(port.shape)}]{box}"

@@ -6,6 +6,15 @@
 // calls pipelink_unbound(), which nobody defines: a binding that did not fold cannot link.
 #pragma once
 
+// Glue is compiled without cuda_runtime.h, which nvcc puts before every source and which takes five
+// times as long as the glue itself: this is what the glue needs of it.
+#ifdef PIPELINK_GLUE_ALONE
+#include <vector_types.h>
+
+#include <device_launch_parameters.h>
+#endif
+
+#include <cstddef>
 #include <cstdint>
 
 // Handed through the glue by address only; its header alone would cost the glue a quarter second.

@@ -2,18 +2,22 @@
 #pragma once
 
 #include <cuda_bf16.h>
+#include <cuda_fp16.h>
 
 #include <pipelink/facts.cuh>
 
 namespace pipelink {
 
 using bf16 = __nv_bfloat16;
+using f16 = __half;
 
 // The contract's name of an element type.
 template <class T>
 inline constexpr const char* element_name = nullptr;
 template <>
 inline constexpr const char* element_name<bf16> = "bf16";
+template <>
+inline constexpr const char* element_name<f16> = "f16";
 template <>
 inline constexpr const char* element_name<float> = "f32";
 template <>

@@ -3,6 +3,10 @@
 
 #include <pipelink/abi.cuh>
 
+#ifdef PIPELINK_GLUE_ALONE
+extern "C" __device__ std::size_t __nv_cvta_generic_to_shared_impl(const void*);
+#endif
+
 // One arena for all dynamic shared memory of the kernel. It stays a byte array: typed shared arrays
 // lose half-precision stores to an alias-analysis fault.
 extern __shared__ __align__(1024) unsigned char pipelink_arena[];
@@ -10,7 +14,7 @@ extern __shared__ __align__(1024) unsigned char pipelink_arena[];
 extern "C" {
 
 __device__ __forceinline__ std::uint32_t pipelink_address(std::uint32_t offset) {
-    return static_cast<std::uint32_t>(__cvta_generic_to_shared(pipelink_arena)) + offset;
+    return static_cast<std::uint32_t>(__nv_cvta_generic_to_shared_impl(pipelink_arena)) + offset;
 }
 
 __device__ std::uint32_t pipelink_region(pipelink::Self self, std::uint64_t slot,
