@@ -19,8 +19,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 INNER = """
-import sys, time
-started = time.perf_counter()
+import os, sys, time
 from pipelink import cli, toolchain
 spent = 0.0
 def timed(function):
@@ -35,8 +34,8 @@ def timed(function):
 toolchain._nvcc = timed(toolchain._nvcc)
 toolchain.link = timed(toolchain.link)
 code = cli.main(sys.argv[1:])
-print(spent)
-sys.exit(code)
+print(spent, flush=True)
+os._exit(code)
 """
 
 

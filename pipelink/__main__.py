@@ -1,7 +1,5 @@
 """`python -m pipelink`."""
 
-import sys
+from pipelink.cli import run
 
-from pipelink.cli import main
-
-sys.exit(main())
+run()

@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from pipelink.arch import ARCHES
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError
@@ -42,6 +42,16 @@ def main(argv: Sequence[str] | None = None) -> int:
         traceback.print_exc()
         print("pipelink: this is a fault of PipeLink itself", file=sys.stderr)
         return 3
+
+
+def run() -> NoReturn:
+    """The program. It ends at once: taking Python and nvJitLink down in order costs 60 ms."""
+    code = main()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(code)
 
 
 def _report(args: argparse.Namespace, found: Sequence[Diagnostic]) -> None:
