@@ -1,4 +1,4 @@
-"""Writes the figures of README.md, between its two markers, from the device check's result file.
+"""Writes the figures of README.md, between its two markers, from the result files.
 
 python3 bench/readme_figures.py [--check]     --check: exit 1 if the README has other figures
 """
@@ -24,7 +24,16 @@ def row(kernel: str, run: dict[str, Any]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def figures(result: dict[str, Any]) -> str:
+def link_times(link: dict[str, Any]) -> str:
+    """How long links from existing objects take, in a sentence."""
+    kernels = ", ".join(
+        f"`{k['kernel']}` {k['wall_s']['median']:.2f} s ({k['own_s']['median']:.2f} s without nvcc and nvJitLink)"
+        for k in link["kernels"]
+    )
+    return f"`pipelink link` from existing objects, on {link['machine']}: {kernels}; `{link['command']}`."
+
+
+def figures(result: dict[str, Any], link: dict[str, Any]) -> str:
     """The block, markers and all."""
     baselines = sorted({kernel["baseline"] for kernel in result["kernels"]})
     origin = (
@@ -39,6 +48,8 @@ def figures(result: dict[str, Any]) -> str:
         "| kernel | extents | error | ms | TFLOP/s | torch TFLOP/s |",
         "|---|---|---:|---:|---:|---:|",
         *(row(kernel["kernel"], run) for kernel in result["kernels"] for run in kernel["runs"]),
+        "",
+        link_times(link),
         END,
     ]
     return "\n".join(lines)
@@ -59,10 +70,11 @@ def main() -> int:
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     chosen = parser.parse_args()
     result = json.loads(chosen.results.read_text(encoding="utf-8"))
+    link = json.loads((ROOT / "bench/results/link.json").read_text(encoding="utf-8"))
     if not result["passed"]:
         raise SystemExit(f"{chosen.results.name}: a kernel is wrong there, no figures from it")
     old = chosen.readme.read_text(encoding="utf-8")
-    new = replaced(old, figures(result))
+    new = replaced(old, figures(result, link))
     if new == old:
         return 0
     if chosen.check:

@@ -57,6 +57,7 @@ def print_map(product: Product, identity: Comparison | None, out: TextIO | None 
         _memory(product),
         _barriers(product),
         _channels(product),
+        _arguments(product),
         _facts(product),
     ):
         if table.row_count:
@@ -111,6 +112,15 @@ def _channels(product: Product) -> Table:
     table = _table("Channels", "from port", "to port", "transfer", "what")
     for c in product.plan.channels:
         table.add_row(c.producer, c.consumer, c.transfer, c.detail)
+    return table
+
+
+def _arguments(product: Product) -> Table:
+    table = _table("Arguments of a call", "argument", "element", "shape", "access", "ports")
+    for a in product.plan.arguments:
+        ports = [p.name.replace("__", ".") for p in product.plan.parameters if p.argument == a.name]
+        shape = escape(f"[{', '.join(map(str, a.shape))}]")
+        table.add_row(a.name, a.element, shape, a.access, ", ".join(ports))
     return table
 
 
