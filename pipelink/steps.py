@@ -12,7 +12,7 @@ from pipelink.resources import PACKAGE, template_dir
 # no other. tests/test_build.py holds this table against what the calls really import.
 _EVERY = ("__init__", "__main__", "cli", "arch", "diagnostics", "resources")
 _MODULES = {
-    "compile": (*_EVERY, "abi", "floating", "prelude", "toolchain"),
+    "compile": (*_EVERY, "abi", "contract", "elf", "floating", "model", "prelude", "toolchain"),
     "contract": (*_EVERY, "abi", "contract", "elf", "floating", "model", "toolchain"),
     "plan": ("*", "check/*", "place/*"),
     "render": ("*", "check/*", "place/*"),

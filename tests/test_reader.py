@@ -200,7 +200,7 @@ def test_a_real_object_has_its_contract_lines_and_device_code(objects):
     component = contract.read_object(path)
     found = reader.read_notes(path.read_bytes())
     assert component.contract.component == "tma_loader"
-    assert component.contract.facts[0] == Fact("stages", "chooses", (4, 2, 3, 5, 6, 7, 8))
+    assert component.contract.facts[0] == Fact("stages", "chooses", (4, 2, 3, 5, 6, 8))
     assert found.has_device_code
     assert len(found.records) == 2
 
