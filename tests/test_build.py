@@ -143,7 +143,7 @@ def test_scons_module_is_read_by_no_step(tree: Path) -> None:
     [
         (edit_module, "report/map.py", {"link"}),
         (edit_module, "resolve.py", {"plan", "render", "link"}),
-        (edit_module, "elf.py", {"contract", "plan", "render", "link"}),
+        (edit_module, "elf.py", {"compile", "contract", "plan", "render", "link"}),
         (edit_template, "*", {"render"}),
     ],
 )
