@@ -9,9 +9,8 @@
 // Glue is compiled without cuda_runtime.h, which nvcc puts before every source and which takes five
 // times as long as the glue itself: this is what the glue needs of it.
 #ifdef PIPELINK_GLUE_ALONE
-#include <vector_types.h>
-
 #include <device_launch_parameters.h>
+#include <vector_types.h>
 #endif
 
 #include <cstddef>
