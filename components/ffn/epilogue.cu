@@ -20,15 +20,20 @@ constexpr auto acc =
         rows * tile_n / 128_n);
 constexpr auto out = pl::array_out<"out", pl::bf16>(pl::shape(m, intermediate));
 
+constexpr int largest_accumulator = 128 * 160;  // rows * tile_n that this code is compiled for
+
 constexpr auto run = pl::entry<"run">()(pl::tile, acc, out, m);
 
 constexpr auto halves = pl::requires_that(
     tile_n % 16_n == 0_n, "the gate and up columns of an output meet in one thread");
+constexpr auto accumulator_fits =
+    pl::requires_that(rows * tile_n <= pl::Literal<largest_accumulator>{},
+                      "an accumulator of more than 160 registers a thread spills");
 constexpr auto warps = pl::claims_warps(warpgroups * 4_n);
 constexpr auto registers = pl::claims_registers(40_n + rows * tile_n / 128_n);
 
 constexpr auto contract = pl::contract<"swiglu", "activation", "1.0.0">(
-    tile_m, tile_n, rows, warpgroups, intermediate, m, halves, warps, registers, acc, out, run);
+    tile_m, tile_n, rows, warpgroups, intermediate, m, halves, accumulator_fits, warps, registers, acc, out, run);
 
 PIPELINK_COMPONENT(swiglu, contract)
 
@@ -73,7 +78,7 @@ PIPELINK_ENTRY(swiglu, run)
 (pl::Self self, const pl::Tile& tile, const float* d, pl::bf16* target, int row_end) {
     tile_n.dispatch(self, [&](auto n) {
         rows.dispatch(self, [&](auto r) {
-            if constexpr (n * r <= 16384) store_tile<n, r>(self, tile, d, target, row_end);
+            if constexpr (n * r <= largest_accumulator) store_tile<n, r>(self, tile, d, target, row_end);
         });
     });
 }

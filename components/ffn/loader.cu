@@ -1,5 +1,9 @@
 // A producer that keeps a ring of stages filled with bulk tensor copies (TMA): per stage one tile
 // of the activations and one tile of weights, its upper half gate rows and its lower half up rows.
+//
+// The rows of x past m are undefined in a stage: a tile of `x_pieces` pieces is copied piece by piece
+// up to the last one with a row of x. (A bulk copy fills rows that do not exist slower than it copies
+// rows that do.)
 #include <pipelink/component.cuh>
 
 namespace tma_loader {
@@ -7,6 +11,7 @@ namespace pl = pipelink;
 using namespace pl::literals;
 
 constexpr auto stages = pl::chooses<"stages", 4, 2, 3, 5, 6, 8>();
+constexpr auto x_pieces = pl::chooses<"x_pieces", 1, 2, 4, 8, 16>();
 constexpr auto tile_k = pl::provides<"tile_k", 64>();
 constexpr auto hidden = pl::imports<"hidden">();
 constexpr auto intermediate = pl::imports<"intermediate">();
@@ -16,7 +21,8 @@ constexpr auto k_steps = pl::derives<"k_steps">(hidden / tile_k);
 constexpr auto column_tiles = pl::derives<"column_tiles">(intermediate / (tile_n / 2_n));
 constexpr auto m = pl::extent<"m">();
 
-constexpr auto x = pl::tensor_map_in<"x", pl::bf16>(pl::shape(m, hidden), pl::box(tile_m, tile_k),
+constexpr auto x = pl::tensor_map_in<"x", pl::bf16>(pl::shape(m, hidden),
+                                                    pl::box(tile_m / x_pieces, tile_k),
                                                     pl::swizzle_128);
 constexpr auto weight_box = pl::box(tile_n / 2_n, tile_k);
 constexpr auto gate = pl::tensor_map_in<"gate", pl::bf16>(pl::shape(intermediate, hidden),
@@ -28,36 +34,48 @@ constexpr auto x_tile = pl::part<"x", pl::bf16>(pl::shape(tile_m, tile_k), pl::s
 constexpr auto w_tile = pl::part<"w", pl::bf16>(pl::shape(tile_n, tile_k), pl::swizzle_128);
 constexpr auto out = pl::ring_out<"out">()(stages, 1_n, x_tile, w_tile);
 
-constexpr auto run = pl::entry<"run">()(pl::tile, x, gate, up, out);
+constexpr auto run = pl::entry<"run">()(pl::tile, x, gate, up, out, m);
 
 constexpr auto whole_steps =
     pl::requires_that(hidden % tile_k == 0_n, "the loop over k has no partial step");
 constexpr auto whole_columns =
     pl::requires_that(intermediate % (tile_n / 2_n) == 0_n, "weight tiles have no ragged edge");
+constexpr auto whole_pieces = pl::requires_that(
+    tile_m % (x_pieces * 8_n) == 0_n, "a piece has whole groups of 8 rows, which a swizzle permutes");
 constexpr auto warps = pl::claims_warps(4_n);
 constexpr auto registers = pl::claims_registers(40_n);
 
 constexpr auto contract = pl::contract<"tma_loader", "data-movement", "1.0.0">(
-    stages, tile_k, hidden, intermediate, tile_m, tile_n, k_steps, column_tiles, m, whole_steps,
-    whole_columns, warps, registers, x, gate, up, out, run);
+    stages, x_pieces, tile_k, hidden, intermediate, tile_m, tile_n, k_steps, column_tiles, m,
+    whole_steps, whole_columns, whole_pieces, warps, registers, x, gate, up, out, run);
 
 PIPELINK_COMPONENT(tma_loader, contract)
 
 PIPELINK_ENTRY(tma_loader, run)
 (pl::Self self, const pl::Tile& tile, const pl::TensorMap* x_map, const pl::TensorMap* gate_map,
- const pl::TensorMap* up_map, pl::RingState& state) {
+ const pl::TensorMap* up_map, pl::RingState& state, int m_rows) {
     if (pl::role_thread(self) != 0) return;
     const int half = tile_n.at(self) / 2;
     const int row = tile.row * tile_m.at(self);
     const int column = tile.column * half;
+    const int piece_rows = tile_m.at(self) / x_pieces.at(self);
+    const int pieces = x_pieces.at(self) == 1
+                           ? 1
+                           : min(static_cast<int>(x_pieces.at(self)),
+                                 (m_rows - row + piece_rows - 1) / piece_rows);
+    const int piece_bytes = x_tile.bytes(self) / x_pieces.at(self);
+    const int stage_bytes = w_tile.bytes(self) + pieces * piece_bytes;
     for (int step = 0; step < k_steps.at(self); ++step) {
         out.acquire(self, state);
-        const auto barrier = out.expect(self, state);
+        const auto barrier = out.expect(self, state, stage_bytes);
         const int k = step * tile_k.at(self);
         const auto w = out.address(self, w_tile, state);
         pl::bulk_load_2d(w, gate_map, k, column, barrier);
         pl::bulk_load_2d(w + w_tile.bytes(self) / 2, up_map, k, column, barrier);
-        pl::bulk_load_2d(out.address(self, x_tile, state), x_map, k, row, barrier);
+        const auto to = out.address(self, x_tile, state);
+        for (int piece = 0; piece < pieces; ++piece) {
+            pl::bulk_load_2d(to + piece * piece_bytes, x_map, k, row + piece * piece_rows, barrier);
+        }
         out.advance(self, state);
     }
 }

@@ -8,7 +8,7 @@ namespace wgmma_mainloop {
 namespace pl = pipelink;
 using namespace pl::literals;
 
-constexpr auto warpgroups = pl::chooses<"warpgroups", 2, 1>();
+constexpr auto warpgroups = pl::chooses<"warpgroups", 2, 1, 3>();
 constexpr auto rows = pl::chooses<"rows", 64, 128>();  // of the tile, a warpgroup
 constexpr auto tile_n = pl::chooses<"tile_n", 256, 160, 128, 64>();
 constexpr auto tile_m = pl::derives<"tile_m">(warpgroups * rows);
@@ -29,15 +29,19 @@ constexpr auto acc =
                      "((4,8,4),(2,2,tile_n/8,rows/64)):((2*rows,1,16),(rows,8,8*rows,64))">(
         rows * tile_n / 128_n);
 
+// 160 registers a thread: with more, ptxas spills.
+constexpr int largest_accumulator = 128 * 160;  // rows * tile_n of a warpgroup
+
 constexpr auto run = pl::entry<"run">()(in, acc);
 constexpr auto schedule = pl::schedule<"schedule">()(m);
 
-constexpr auto accumulator_fits = pl::requires_that(
-    rows * tile_n <= 16384_n, "an accumulator of more than 128 registers a thread spills");
+constexpr auto accumulator_fits =
+    pl::requires_that(rows * tile_n <= pl::Literal<largest_accumulator>{},
+                      "an accumulator of more than 160 registers a thread spills");
 constexpr auto one_step =
     pl::requires_that(k_steps >= 1_n, "the first step overwrites the accumulator");
 constexpr auto warps = pl::claims_warps(warpgroups * 4_n);
-constexpr auto registers = pl::claims_registers(104_n + rows * tile_n / 128_n);
+constexpr auto registers = pl::claims_registers(72_n + rows * tile_n / 128_n);
 
 constexpr auto contract = pl::contract<"wgmma_mainloop", "matrix", "1.0.0">(
     warpgroups, rows, tile_n, tile_m, raster_rows, tile_k, stages, k_steps, column_tiles, m,
@@ -86,7 +90,7 @@ __device__ __forceinline__ void multiply_tile(pl::Self self, pl::RingState& stat
 PIPELINK_ENTRY(wgmma_mainloop, run)(pl::Self self, pl::RingState& state, float* d) {
     tile_n.dispatch(self, [&](auto n) {
         rows.dispatch(self, [&](auto r) {
-            if constexpr (n * r <= 16384) multiply_tile<n, r>(self, state, d);
+            if constexpr (n * r <= largest_accumulator) multiply_tile<n, r>(self, state, d);
         });
     });
 }

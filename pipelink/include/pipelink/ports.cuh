@@ -244,8 +244,13 @@ struct RingOut : Ring<name, Stages, Arrivals, Parts...> {
     }
     // Announces the bytes of the current stage; returns the mbarrier that its copies complete on.
     __device__ __forceinline__ static std::uint32_t expect(Self self, const RingState& state) {
+        return expect(self, state, Base::bytes(self));
+    }
+    // Announces `bytes`, where less than a whole stage is copied: at a tensor's edge.
+    __device__ __forceinline__ static std::uint32_t expect(Self self, const RingState& state,
+                                                           std::uint32_t bytes) {
         const std::uint32_t barrier = Base::full(self, state.stage);
-        pipelink_arrive_expect(self, Base::full_slot, state.stage, barrier, Base::bytes(self));
+        pipelink_arrive_expect(self, Base::full_slot, state.stage, barrier, bytes);
         return barrier;
     }
     static constexpr void describe(Writer& out) {
