@@ -1,7 +1,8 @@
-"""The ffn kernels beside cuBLAS, over the number of rows.
+"""The ffn kernel beside cuBLAS, over the number of rows.
 
     python3 bench/ffn.py [--rows M,M,...] [--output FILE] [CUBIN ...]
 
+`ffn` is the kernel as people load it, all its variants together; cubins that are named run alone too.
 Interleaved in one process, timed with events; medians over rounds, and the spread (the 10th to the
 90th percentile). Beside each kernel: cuBLAS alone, one product with the weights side by side, and the
 same with a torch.compile'd activation after it, which is what a kernel replaces. Needs torch and
@@ -9,15 +10,12 @@ cuda-core. The weights are 524 MB, so no round finds them in the cache.
 """
 
 import argparse
-import datetime
 import json
-import os
-import shlex
 import statistics
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -25,21 +23,17 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 import pipelink  # noqa: E402
+from bench.circumstances import circumstances  # noqa: E402
 
 HIDDEN, INTERMEDIATE = 5120, 25600
 ROWS = (1, 16, 64, 256, 1024, 4096, 8192)
-ARGUMENTS = ["x", "w_gate", "w_up", "out"]
+VARIANTS = ("ffn_m64", "ffn_m192", "ffn_m512", "ffn")  # the first that takes m rows runs
 ROUNDS = 25
 
 
-def kernels(paths: list[Path]) -> dict[str, Path]:
-    """Every built kernel of these arguments."""
-    found = {}
-    for cubin in paths or sorted((ROOT / "build").glob("*/*/*.cubin")):
-        names = [a["name"] for a in json.loads(cubin.with_suffix(".json").read_text())["arguments"]]
-        if names == ARGUMENTS:
-            found[cubin.stem] = cubin
-    return found
+def variants() -> list[Path]:
+    """The built cubins of `VARIANTS`."""
+    return [ROOT / "build/sm_90a" / name / f"{name}.cubin" for name in VARIANTS]
 
 
 def timed(calls: dict[str, Callable[[], object]], repeat: int) -> dict[str, list[float]]:
@@ -67,7 +61,12 @@ def measure(m: int, loaded: dict[str, pipelink.Kernel], weights: torch.Tensor) -
     w_gate, w_up = weights[:INTERMEDIATE], weights[INTERMEDIATE:]
     x = torch.randn(m, HIDDEN, device="cuda", dtype=torch.bfloat16)
     product = torch.empty(m, 2 * INTERMEDIATE, device="cuda", dtype=torch.bfloat16)
-    outs = {name: torch.full((m, INTERMEDIATE), float("nan"), device="cuda", dtype=x.dtype) for name in loaded}
+    takes = {
+        name: kernel
+        for name, kernel in loaded.items()
+        if any(v.bounds("m")[0] <= m <= v.bounds("m")[1] for v in kernel.variants)
+    }
+    outs = {name: torch.full((m, INTERMEDIATE), float("nan"), device="cuda", dtype=x.dtype) for name in takes}
 
     def gemm() -> None:
         torch.mm(x, weights.T, out=product)
@@ -81,7 +80,7 @@ def measure(m: int, loaded: dict[str, pipelink.Kernel], weights: torch.Tensor) -
         return activation(product)
 
     calls: dict[str, Callable[[], object]] = {"cublas": gemm, "cublas + activation": unfused}
-    for name, kernel in loaded.items():
+    for name, kernel in takes.items():
         calls[name] = lambda kernel=kernel, out=outs[name]: kernel(x, w_gate, w_up, out)
     for call in calls.values():
         call()
@@ -105,26 +104,12 @@ def main() -> int:
     parser.add_argument("--output", type=Path, default=ROOT / "bench/results/ffn.json")
     args = parser.parse_args()
     torch._dynamo.config.recompile_limit = 64
-    found = kernels(args.cubins)
-    loaded = {name: pipelink.load(path) for name, path in found.items()}
+    paths = [*variants(), *args.cubins]
+    loaded = {"ffn": pipelink.load(*variants())}
+    loaded |= {path.stem: pipelink.load(path) for path in args.cubins}
     weights = torch.randn(2 * INTERMEDIATE, HIDDEN, device="cuda", dtype=torch.bfloat16) / HIDDEN**0.5
-    result = {
-        "device": torch.cuda.get_device_name(),
-        "driver": subprocess.run(
-            ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"],
-            capture_output=True, text=True, check=False,
-        ).stdout.strip(),
-        "commit": os.environ.get("PIPELINK_COMMIT", ""),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python3", *sys.argv]),
-        "torch": torch.__version__,
-        "rounds": ROUNDS,
-        "kernels": {
-            name: json.loads(path.with_suffix(".json").read_text())["cubin_sha256"]
-            for name, path in found.items()
-        },
-        "rows": [],
-    }  # fmt: skip
+    digests = {p.stem: json.loads(p.with_suffix(".json").read_text())["cubin_sha256"] for p in paths}
+    result: dict[str, Any] = {**circumstances(), "rounds": ROUNDS, "kernels": digests, "rows": []}
     for m in args.rows:
         row = measure(m, loaded, weights)
         result["rows"].append(row)

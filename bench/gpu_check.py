@@ -11,12 +11,8 @@ Exit code: 0 all right, 1 a kernel is wrong or there is none, 2 usage, 3 no GPU 
 """
 
 import argparse
-import datetime
 import importlib.util
 import json
-import os
-import platform
-import shlex
 import statistics
 import subprocess
 import sys
@@ -35,6 +31,7 @@ except ImportError:
     raise SystemExit(3) from None
 
 import pipelink  # noqa: E402
+from bench.circumstances import circumstances  # noqa: E402
 from components.case import Case  # noqa: E402
 from pipelink.launch import LoadError, Metadata, check_device, read_metadata  # noqa: E402
 
@@ -172,12 +169,24 @@ def timed(kernel: Any, case: Case, arguments: Arguments) -> dict[str, float]:
     }
 
 
+def within(
+    metadata: Metadata, every: tuple[Mapping[str, int], ...]
+) -> list[Mapping[str, int]]:
+    """Those extents that the kernel takes."""
+    bounds = {name: metadata.bounds(name) for extents in every for name in extents}
+    return [
+        extents
+        for extents in every
+        if all(bounds[name][0] <= n <= bounds[name][1] for name, n in extents.items())
+    ]
+
+
 def check_one(cubin: Path, timing: bool) -> dict[str, Any]:
     torch.backends.cuda.matmul.allow_tf32 = False
     kernel = pipelink.load(cubin)
     case = find_case(cubin, kernel.metadata)
     runs = []
-    for extents in case.extents:
+    for extents in within(kernel.metadata, case.extents):
         arguments = Arguments(kernel.metadata, case, extents)
         arguments.poison()
         kernel(**arguments.all())
@@ -234,7 +243,12 @@ def inspect(cubin: Path, timing: bool, limit: float) -> dict[str, Any] | None:
         return {"kernel": cubin.stem, "cubin": named(cubin), **fault}
     try:
         # Only the arch: a driver too old is a fault of this machine, which the child reports.
-        check_device(metadata, torch.cuda.get_device_capability(), metadata.minimum_driver)
+        check_device(
+            metadata,
+            torch.cuda.get_device_capability(),
+            metadata.minimum_driver,
+            torch.cuda.get_device_properties(0).shared_memory_per_block_optin,
+        )
     except LoadError as error:
         print(f"not run: {error}")
         return None
@@ -248,44 +262,6 @@ def inspect(cubin: Path, timing: bool, limit: float) -> dict[str, Any] | None:
 
 def named(path: Path) -> str:
     return str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else path.name
-
-
-def output_of(*command: str) -> str:
-    """What a tool of this machine says, or nothing where there is no such tool."""
-    try:
-        run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return run.stdout.strip() if run.returncode == 0 else ""
-
-
-def commit() -> str:
-    given = os.environ.get("PIPELINK_COMMIT")
-    if given:
-        return given
-    head = output_of("git", "rev-parse", "HEAD")
-    changes = output_of(
-        *("git", "status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
-    )
-    return f"{head} with changes" if changes else head or "unknown"
-
-
-def circumstances(arguments: list[str]) -> dict[str, Any]:
-    driver = output_of(
-        "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"
-    )
-    return {
-        "device": torch.cuda.get_device_name(),
-        "driver": driver or "unknown",
-        "commit": commit(),
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python3", "bench/gpu_check.py", *arguments]),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "limit": LIMIT,
-        "seed": SEED,
-    }
 
 
 def table(kernels: list[dict[str, Any]]) -> str:
@@ -345,7 +321,7 @@ def main(arguments: list[str]) -> int:
         print("gpu_check: no kernel is built for this device; run scons first", file=sys.stderr)
         return 1
     passed = all(kernel["passed"] for kernel in kernels)
-    write(chosen.output, {**circumstances(arguments), "passed": passed, "kernels": kernels})
+    write(chosen.output, {**circumstances(), "limit": LIMIT, "seed": SEED, "passed": passed, "kernels": kernels})
     print(table(kernels))
     wrong = sum(not kernel["passed"] for kernel in kernels)
     print(f"{len(kernels)} kernels, {wrong} wrong; written to {named(chosen.output.resolve())}")

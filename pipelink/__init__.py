@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pipelink.operator import torch_operator
     from pipelink.runtime import DriverError, Kernel, LaunchError, LoadError, RuntimeFault, load
 
 __version__ = "0.1.0"
@@ -14,6 +15,7 @@ __all__ = [
     "RuntimeFault",
     "__version__",
     "load",
+    "torch_operator",
 ]
 
 
@@ -22,6 +24,10 @@ def __getattr__(name: str) -> Any:
     # must not pay for, or have, the other.
     if name not in __all__:
         raise AttributeError(f"module 'pipelink' has no attribute {name!r}")
+    if name == "torch_operator":
+        from pipelink.operator import torch_operator
+
+        return torch_operator
     from pipelink import runtime
 
     return getattr(runtime, name)

@@ -20,6 +20,7 @@ from pipelink.audit import Audited, audit, refused
 from pipelink.check import check
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
 from pipelink.floating import FloatingPoint
+from pipelink.launch import FORMAT
 from pipelink.manifest import read_manifest
 from pipelink.model import Component, Instance, InstanceSpec, Kernel, Plan
 from pipelink.place.plan import place
@@ -205,7 +206,7 @@ def metadata(product: Product) -> bytes:
     """What the loader needs, as JSON."""
     plan_ = product.plan
     data = {
-        "pipelink": 1,
+        "pipelink": FORMAT,
         "kernel": plan_.kernel,
         "entry": plan_.kernel,
         "arch": plan_.target,
@@ -228,7 +229,7 @@ def _parameter(parameter: object) -> dict[str, object]:
     kept = {
         "tensor_map": ("kind", "argument", "element", "shape", "box", "swizzle"),
         "pointer": ("kind", "argument"),
-        "extent": ("kind", "name"),
+        "extent": ("kind", "name", "bounds"),
     }[str(fields["kind"])]
     return {key: fields[key] for key in kept}
 

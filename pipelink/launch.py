@@ -4,9 +4,9 @@ A kernel reads its arguments with no bounds of its own, so a launch that does no
 is refused before it happens. All here is pure, on plain values, and needs the standard library
 alone: the loader stands apart from the linker.
 
-Launch metadata, format 1, is a JSON object beside the cubin:
+Launch metadata, format 2, is a JSON object beside the cubin:
 
-    pipelink        1
+    pipelink        2
     kernel, entry   name of the kernel, and of its symbol in the cubin
     arch            "sm_90a"; with `a` only that capability runs it, otherwise newer minors too
     minimum_driver  CUDA version of the oldest driver that loads it: 13000 is 13.0
@@ -18,7 +18,7 @@ Launch metadata, format 1, is a JSON object beside the cubin:
     parameters      the kernel's parameters in order:
                     {"kind": "tensor_map", "argument", "element", "shape", "box", "swizzle"}
                     {"kind": "pointer", "argument"}
-                    {"kind": "extent", "name"}: an int32
+                    {"kind": "extent", "name", "bounds": [least, most]}: an int32
 
 Shapes and boxes have the outermost dimension first and are contiguous. An entry of a shape is a
 number, or the name of an extent, which the arguments' shapes fix at launch and must agree on.
@@ -32,7 +32,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
-FORMAT = 1
+FORMAT = 2
 LARGEST_EXTENT = 2**31 - 1
 SWIZZLES = (0, 32, 64, 128)
 ACCESSES = ("read", "write", "update")
@@ -85,6 +85,7 @@ class Pointer:
 @dataclass(frozen=True, slots=True)
 class Extent:
     name: str
+    bounds: tuple[int, int]
 
 
 Parameter = TensorMap | Pointer | Extent
@@ -102,6 +103,17 @@ class Metadata:
     blocks_per_sm: int
     arguments: tuple[Argument, ...]
     parameters: tuple[Parameter, ...]
+
+    def bounds(self, extent: str) -> tuple[int, int]:
+        """Its least and most."""
+        for parameter in self.parameters:
+            if isinstance(parameter, Extent) and parameter.name == extent:
+                return parameter.bounds
+        return 1, LARGEST_EXTENT
+
+    def takes(self) -> str:
+        """What the contract wants of a caller, in words."""
+        return ", ".join(f"{a.name}: {a.element} {text(a.shape)}" for a in self.arguments)
 
 
 def read_metadata(text: str, where: str) -> Metadata:
@@ -171,7 +183,7 @@ def _parameter(data: dict[str, Any]) -> Parameter:
         case "pointer":
             return Pointer(data["argument"])
         case "extent":
-            return Extent(data["name"])
+            return Extent(_name(data["name"]), _bounds(data["bounds"]))
         case kind:
             raise ValueError(f"parameter of kind {kind!r} is not known to this loader")
 
@@ -219,6 +231,13 @@ def _count(value: Any, least: int = 0) -> int:
     return value
 
 
+def _bounds(values: Any) -> tuple[int, int]:
+    least, most = (_count(n, 1) for n in values)
+    if not least <= most <= LARGEST_EXTENT:
+        raise ValueError(f"bounds {values!r} are no least and most")
+    return least, most
+
+
 def _shape(values: Sequence[Any]) -> Shape:
     return tuple(n if isinstance(n, str) and n.isidentifier() else _count(n, 1) for n in values)
 
@@ -241,7 +260,7 @@ class Tensor:
 def bind(metadata: Metadata, given: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Any]:
     """The call's values by argument name, in the contract's order."""
     kernel, names = metadata.kernel, [a.name for a in metadata.arguments]
-    takes = f"it takes ({', '.join(names)})"
+    takes = f"it takes ({metadata.takes()})"
     if len(given) > len(names):
         raise LaunchError(f"kernel {kernel}: got {len(given)} arguments, {takes}")
     values = dict(zip(names, given, strict=False))
@@ -253,23 +272,64 @@ def bind(metadata: Metadata, given: Sequence[Any], named: Mapping[str, Any]) -> 
         values[name] = value
     missing = [name for name in names if name not in values]
     if missing:
-        raise LaunchError(f"kernel {kernel}: missing {', '.join(missing)}, {takes}")
+        raise LaunchError(
+            f"kernel {kernel}: missing {', '.join(missing)}, got ({', '.join(values)}), {takes}"
+        )
     return {name: values[name] for name in names}
 
 
-def check(metadata: Metadata, tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    """The extents of a launch that fits the contract; any other is refused."""
+def check(
+    variants: Sequence[Metadata], tensors: Mapping[str, Tensor]
+) -> tuple[int, dict[str, int]]:
+    """Which of the variants takes the tensors, and the launch's extents; what fits none is refused.
+
+    Variants have the same arguments (`same_arguments`); the first whose bounds have the extents is
+    taken. Errors speak of the last one, which is the most general.
+    """
+    metadata = variants[-1]
     for argument in metadata.arguments:
         for rule in _RULES:
             fault = rule(argument, tensors[argument.name])
             if fault:
                 raise LaunchError(f"kernel {metadata.kernel}: {argument.name} {fault}")
-    extents = _agree(metadata, tensors)
+    shapes = {name: tensor.shape for name, tensor in tensors.items()}
+    extents = _agree(metadata, metadata.arguments, shapes)
     for first, second in combinations(metadata.arguments, 2):
         fault = _apart(first, second, tensors[first.name], tensors[second.name])
         if fault:
             raise LaunchError(f"kernel {metadata.kernel}: {fault}")
-    return extents
+    return _choose(variants, extents), extents
+
+
+def same_arguments(variants: Sequence[Metadata]) -> None:
+    """Refuses variants that can't stand in for one another."""
+    last = variants[-1]
+    for other in variants[:-1]:
+        if other.arguments != last.arguments:
+            raise LoadError(
+                f"kernels {other.kernel} and {last.kernel} are no variants of one another: the first "
+                f"takes ({other.takes()}), the second takes ({last.takes()})"
+            )
+
+
+def output_shapes(
+    metadata: Metadata, elements: Mapping[str, str], shapes: Mapping[str, Sequence[Any]]
+) -> dict[str, tuple[Any, ...]]:
+    """The shape of each argument of access `write`, from the elements and shapes of the others.
+
+    Sizes may be symbols that compare as integers do.
+    """
+    inputs = [a for a in metadata.arguments if a.access != "write"]
+    for a in inputs:
+        fault = _element(a, elements[a.name]) or _shape_fault(a, shapes[a.name])
+        if fault:
+            raise LaunchError(f"kernel {metadata.kernel}: {a.name} {fault}")
+    extents = _agree(metadata, inputs, shapes)
+    return {
+        a.name: tuple(n if isinstance(n, int) else extents[n] for n in a.shape)
+        for a in metadata.arguments
+        if a.access == "write"
+    }
 
 
 def row_major(shape: Sequence[int]) -> tuple[int, ...]:
@@ -291,18 +351,24 @@ def _on_cuda(argument: Argument, tensor: Tensor) -> str:
 
 
 def _same_element(argument: Argument, tensor: Tensor) -> str:
-    if tensor.element == argument.element:
-        return ""
-    return f"must hold {argument.element}, got {tensor.element}"
+    return _element(argument, tensor.element)
+
+
+def _element(argument: Argument, element: str) -> str:
+    return "" if element == argument.element else f"must hold {argument.element}, got {element}"
 
 
 def _same_shape(argument: Argument, tensor: Tensor) -> str:
-    if len(tensor.shape) != len(argument.shape):
+    return _shape_fault(argument, tensor.shape)
+
+
+def _shape_fault(argument: Argument, shape: Sequence[Any]) -> str:
+    if len(shape) != len(argument.shape):
         wants = f"{len(argument.shape)} dimensions {text(argument.shape)}"
-        return f"must have {wants}, got {len(tensor.shape)} {text(tensor.shape)}"
-    for wanted, came in zip(argument.shape, tensor.shape, strict=True):
+        return f"must have {wants}, got {len(shape)} {text(shape)}"
+    for wanted, came in zip(argument.shape, shape, strict=True):
         if isinstance(wanted, int) and wanted != came:
-            return f"must have shape {text(argument.shape)}, got {text(tensor.shape)}"
+            return f"must have shape {text(argument.shape)}, got {text(shape)}"
     return ""
 
 
@@ -337,23 +403,45 @@ _RULES: tuple[Callable[[Argument, Tensor], str], ...] = (
 )
 
 
-def _agree(metadata: Metadata, tensors: Mapping[str, Tensor]) -> dict[str, int]:
-    extents: dict[str, int] = {}
+def _agree(
+    metadata: Metadata, arguments: Sequence[Argument], shapes: Mapping[str, Sequence[Any]]
+) -> dict[str, Any]:
+    extents: dict[str, Any] = {}
     origin: dict[str, Argument] = {}
-    for argument in metadata.arguments:
-        for name, n in zip(argument.shape, tensors[argument.name].shape, strict=True):
+    for argument in arguments:
+        for name, n in zip(argument.shape, shapes[argument.name], strict=True):
             if not isinstance(name, str):
                 continue
-            here = f"{argument.name} {text(argument.shape)}"
-            if not 1 <= n <= LARGEST_EXTENT:
-                wants = f"{name} must be 1 to {LARGEST_EXTENT}"
-                raise LaunchError(f"kernel {metadata.kernel}: {wants}, got {n} by {here}")
             if extents.setdefault(name, n) != n:
-                there = f"{origin[name].name} {text(origin[name].shape)}"
-                differ = f"{name} is {extents[name]} by {there} and {n} by {here}"
+                first = origin[name]
+                differ = (
+                    f"{name} is {extents[name]} by {first.name} {text(first.shape)} "
+                    f"and {n} by {argument.name} {text(argument.shape)}"
+                )
                 raise LaunchError(f"kernel {metadata.kernel}: {differ}")
             origin.setdefault(name, argument)
     return extents
+
+
+def _choose(variants: Sequence[Metadata], extents: Mapping[str, int]) -> int:
+    def has(variant: Metadata, name: str) -> bool:
+        least, most = variant.bounds(name)
+        return least <= extents[name] <= most
+
+    for number, variant in enumerate(variants):
+        if all(has(variant, name) for name in extents):
+            return number
+    last = variants[-1]
+    # Where each extent has a variant but all together have none, any of them may be named.
+    lacking = [name for name in extents if not any(has(v, name) for v in variants)]
+    name = (lacking or [n for n in extents if not has(last, n)])[0]
+    bounds = dict.fromkeys(v.bounds(name) for v in variants)
+    wants = " or ".join(f"{least} to {most}" for least, most in bounds)
+    source = next(a for a in last.arguments if name in a.shape)
+    raise LaunchError(
+        f"kernel {last.kernel}: {name} must be {wants}, got {extents[name]} "
+        f"by {source.name} {text(source.shape)}"
+    )
 
 
 def _apart(first: Argument, second: Argument, a: Tensor, b: Tensor) -> str:
@@ -373,8 +461,13 @@ def _bytes(tensor: Tensor) -> int:
     return size
 
 
-def check_device(metadata: Metadata, capability: tuple[int, int], version: int) -> None:
-    """Refuses a device or a driver (a CUDA version as in `minimum_driver`) that cannot run it."""
+def check_device(
+    metadata: Metadata, capability: tuple[int, int], version: int, shared_bytes: int
+) -> None:
+    """Refuses a device or a driver (a CUDA version as in `minimum_driver`) that cannot run it.
+
+    `shared_bytes` are the most that a block can have on the device.
+    """
     if version < metadata.minimum_driver:
         needed, came = (f"{v // 1000}.{v % 1000 // 10}" for v in (metadata.minimum_driver, version))
         raise LoadError(
@@ -390,4 +483,9 @@ def check_device(metadata: Metadata, capability: tuple[int, int], version: int) 
         raise LoadError(
             f"kernel {metadata.kernel}: {metadata.arch} needs a device of capability {needed}, "
             f"this one has {came}"
+        )
+    if metadata.shared_bytes > shared_bytes:
+        raise LoadError(
+            f"kernel {metadata.kernel}: needs {metadata.shared_bytes} bytes of shared memory a block, "
+            f"this device has {shared_bytes}"
         )

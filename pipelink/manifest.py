@@ -11,9 +11,22 @@ from typing import Any
 from pipelink.abi import IDENTIFIER
 from pipelink.arch import ARCHES
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
+from pipelink.launch import LARGEST_EXTENT
 from pipelink.model import InstanceSpec, Manifest, RoleSpec
 
-_TOP = ("kernel", "target", "schedule", "facts", "instances", "roles", "channels", "parameters")
+_TOP = (
+    "extends",
+    "kernel",
+    "target",
+    "schedule",
+    "facts",
+    "extents",
+    "instances",
+    "roles",
+    "channels",
+    "parameters",
+)
+_EXTENT = ("least", "most")
 _INSTANCE = ("object", "facts", "imports")
 _ROLE = ("name", "steps")
 _CHANNEL = ("from", "to")
@@ -66,29 +79,66 @@ class _Reader:
 _KINDS: dict[type, str] = {str: "text", dict: "table", list: "array"}
 
 
-def read_manifest(path: Path) -> Manifest:
-    """The manifest of a file; all its faults at once."""
+def read_table(path: Path) -> tuple[dict[str, Any], tuple[Path, ...]]:
+    """A manifest's table laid over those that it extends, and all files that this reads."""
+    files: list[Path] = []
+    layers: list[dict[str, Any]] = []
+    following: Path | None = path
+    while following is not None:
+        if following.resolve() in {f.resolve() for f in files}:
+            message = f"{files[-1]} extends {following}, which extends it in turn"
+            raise _unreadable(files[-1], message, "extends")
+        files.append(following)
+        layers.append(_parse(following))
+        base = layers[-1].pop("extends", None)
+        if base is not None and not isinstance(base, str):
+            raise _unreadable(following, "'extends' of the manifest is no text", "extends")
+        following = None if base is None else following.parent / base
+        if following is not None and not following.is_file():
+            message = f"{files[-1]} extends {following}, which does not exist"
+            raise _unreadable(files[-1], message, "extends")
+    table: dict[str, Any] = {}
+    for layer in reversed(layers):
+        table = _over(table, layer)
+    return table, tuple(files)
+
+
+def _parse(path: Path) -> dict[str, Any]:
     try:
-        table = tomllib.loads(path.read_text())
+        return tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
-        raise InputError(
-            Diagnostic(
-                "PL005",
-                f"{path} can't be read: {(error.strerror or 'error').lower()}",
-                FilePlace(str(path)),
-            )
-        ) from error
+        message = f"{path} can't be read: {(error.strerror or 'error').lower()}"
+        raise _unreadable(path, message) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InputError(
-            Diagnostic("PL005", f"{path} is no TOML: {error}", FilePlace(str(path)))
-        ) from error
+        raise _unreadable(path, f"{path} is no TOML: {error}") from error
+
+
+def _unreadable(path: Path, message: str, key: str = "") -> InputError:
+    return InputError(Diagnostic("PL005", message, FilePlace(str(path), key)))
+
+
+def _over(base: Any, own: Any) -> Any:
+    """Tables are laid over one another key by key; any other value takes the place of the base's."""
+    if not (isinstance(base, dict) and isinstance(own, dict)):
+        return own
+    return base | {key: _over(base.get(key), value) for key, value in own.items()}
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a file; all its faults at once. One that it extends is held to be whole too,
+    so that a fault is reported in the file that has it."""
+    table, files = read_table(path)
+    if len(files) > 1:
+        read_manifest(files[1])
     reader = _Reader(path)
     reader.keys(table, _TOP, "the manifest")
     manifest = Manifest(
         path=path.as_posix(),
         kernel=_identifier(reader, reader.get(table, "kernel", str, "the manifest"), "kernel"),
         target=_target(reader, reader.get(table, "target", str, "the manifest")),
+        files=tuple(f.as_posix() for f in files),
         facts=_facts(reader, table.get("facts", {}), "[facts]"),
+        extents=_extents(reader, table.get("extents", {})),
         instances=tuple(_instances(reader, reader.get(table, "instances", dict, "the manifest"))),
         roles=tuple(_roles(reader, reader.get(table, "roles", list, "the manifest"))),
         channels=tuple(_channels(reader, table.get("channels", []))),
@@ -126,12 +176,41 @@ def _facts(reader: _Reader, table: Any, where: str) -> dict[str, int]:
     return {name: value for name, value in table.items() if type(value) is int}
 
 
+def _extents(reader: _Reader, table: Any) -> dict[str, tuple[int, int]]:
+    """The bounds of each extent that has any: (least, most)."""
+    if not isinstance(table, dict):
+        reader.fault("[extents] is no table", "extents")
+        return {}
+    bounds = {}
+    for name, body in table.items():
+        where = f"'{name}' in [extents]"
+        if not isinstance(body, dict):
+            reader.fault(f"{where} is no table", name)
+            continue
+        reader.keys(body, _EXTENT, where)
+        least, most = body.get("least", 1), body.get("most", LARGEST_EXTENT)
+        if (
+            type(least) is not int
+            or type(most) is not int
+            or not 1 <= least <= most <= LARGEST_EXTENT
+        ):
+            reader.fault(
+                f"{where} is {least!r} to {most!r}, bounds are 1 <= least <= most <= {LARGEST_EXTENT}",
+                name,
+            )
+            continue
+        bounds[name] = (least, most)
+    return bounds
+
+
 def _instances(reader: _Reader, table: dict[str, Any]) -> Iterable[InstanceSpec]:
     for name, body in table.items():
         where = f"[instances.{name}]"
         _identifier(reader, name, "instance")
         if name == "kernel":
-            reader.fault("an instance can't be named 'kernel', which the kernel's facts go by", name)
+            reader.fault(
+                "an instance can't be named 'kernel', which the kernel's facts go by", name
+            )
         if not isinstance(body, dict):
             reader.fault(f"{where} is no table", name)
             continue

@@ -27,12 +27,14 @@ class RoleSpec:
 
 @dataclass(frozen=True)
 class Manifest:
-    """A kernel as its author wrote it."""
+    """A kernel as its author wrote it. `files` are its own and those that it extends."""
 
     path: str
+    files: tuple[str, ...]
     kernel: str
     target: str
     facts: dict[str, int]
+    extents: dict[str, tuple[int, int]]
     instances: tuple[InstanceSpec, ...]
     roles: tuple[RoleSpec, ...]
     channels: tuple[tuple[str, str], ...]
@@ -162,7 +164,8 @@ class ChannelPlan(Record, frozen=True):
 
 
 class Parameter(Record, frozen=True):
-    """A kernel parameter, in order. Shapes are sizes or names of extents, outermost first."""
+    """A kernel parameter, in order. Shapes are sizes or names of extents, outermost first; `bounds`
+    are an extent's least and most."""
 
     kind: str
     name: str
@@ -172,6 +175,7 @@ class Parameter(Record, frozen=True):
     box: tuple[int, ...] = ()
     swizzle: int = 0
     access: str = ""
+    bounds: tuple[int, int] | None = None
 
 
 class Argument(Record, frozen=True):

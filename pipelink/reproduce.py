@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import tarfile
 from pathlib import Path
 
@@ -11,15 +12,17 @@ from pipelink.model import Kernel
 
 
 def archive(kernel: Kernel, product: Product, sources: Sources, glue: bytes) -> bytes:
-    """Manifest, objects, plan, glue and the command; the same link gives the same tar."""
-    manifest = Path(kernel.manifest.path)
+    """Manifests, objects, plan, glue and the command; the same link gives the same tar."""
+    read = [Path(file).resolve() for file in kernel.manifest.files]
+    root = os.path.commonpath([path.parent for path in read])
+    manifests = {path.relative_to(root).as_posix(): path.read_bytes() for path in read}
     name = product.plan.kernel
     command = (
-        f"pipelink link {manifest.name} --objects objects --plan {name}.plan.json "
+        f"pipelink link {next(iter(manifests))} --objects objects --plan {name}.plan.json "
         f"--glue {name}.glue.fatbin -o {name}.cubin\n"
     )
     files = {
-        manifest.name: manifest.read_bytes(),
+        **manifests,
         f"{name}.plan.json": encode_plan(product.plan),
         f"{name}.glue.cu": product.glue.encode(),
         f"{name}.glue.fatbin": glue,

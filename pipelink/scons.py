@@ -80,11 +80,13 @@ def fused_kernel(env: Any, manifest: Any, **overrides: Any) -> list[Any]:
         root.File(f"{name}/{name}{suffix}")
         for suffix in (".plan.json", ".glue.cu", ".glue.fatbin", ".cubin", ".json", ".map.json")
     )
-    objects = [root.File(path) for path in steps.objects(Path(toml.srcnode().get_abspath()))]
+    bases, paths = steps.inputs(Path(toml.srcnode().get_abspath()))
+    objects = [root.File(path) for path in paths]
+    manifests = [toml, *(env.fs.File(str(base)) for base in bases)]
     contracts = [_contract(env, obj) for obj in objects]
     inputs = [toml, "--objects", root]
 
-    _step(env, ["plan", *inputs, "--contracts", "-o", plan], [plan], [toml, *contracts])
+    _step(env, ["plan", *inputs, "--contracts", "-o", plan], [plan], [*manifests, *contracts])
     _step(env, ["render", plan, "-o", glue], [glue], [plan])
     _step(env, ["compile", "--glue", glue, "-o", fatbin, *_options(env)], [fatbin], [glue], ())
     # The plan holds all that the manifest says: what leaves it the same relinks nothing.

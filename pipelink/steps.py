@@ -2,10 +2,11 @@
 when one of these changes."""
 
 import importlib.metadata
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 
+from pipelink.diagnostics import InputError
+from pipelink.manifest import read_table
 from pipelink.resources import PACKAGE, template_dir
 
 # The modules that each call runs, so that a change in one redoes the steps that it is part of and
@@ -18,7 +19,17 @@ _MODULES = {
     "render": ("*", "check/*", "place/*"),
     "link": ("*", "check/*", "place/*", "report/*"),
 }
-_NEVER = {"launch", "reproduce", "runtime", "sass", "scons", "steps", "verify"}
+_NEVER = {
+    "arrays",
+    "device",
+    "operator",
+    "reproduce",
+    "runtime",
+    "sass",
+    "scons",
+    "steps",
+    "verify",
+}
 _TOOLS = {
     "compile": ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-runtime"),
     "link": ("cuda-bindings", "nvidia-nvjitlink"),
@@ -41,12 +52,14 @@ def tools(call: str, environment: Mapping[str, str]) -> list[str]:
     return [f"{name}=={importlib.metadata.version(name)}" for name in _TOOLS.get(call, ())]
 
 
-def objects(manifest: Path) -> list[str]:
-    """The objects that a manifest names. What is wrong with a manifest, the plan step reports."""
+def inputs(manifest: Path) -> tuple[tuple[Path, ...], list[str]]:
+    """The manifests that a manifest extends, and the objects that it names. What is wrong with one,
+    the plan step reports."""
     try:
-        instances = tomllib.loads(manifest.read_text(encoding="utf-8")).get("instances")
-    except (OSError, ValueError):
-        return []
+        table, files = read_table(manifest)
+    except InputError:
+        return (), []
+    instances = table.get("instances")
     tables = instances.values() if isinstance(instances, dict) else ()
-    paths = [table.get("object") for table in tables if isinstance(table, dict)]
-    return list(dict.fromkeys(path for path in paths if isinstance(path, str)))
+    paths = [row.get("object") for row in tables if isinstance(row, dict)]
+    return files[1:], list(dict.fromkeys(path for path in paths if isinstance(path, str)))

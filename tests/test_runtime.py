@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 import pipelink
-from pipelink import runtime
+from pipelink import arrays, device, runtime
 from pipelink.launch import (
     LaunchError,
     LoadError,
@@ -31,7 +31,7 @@ def fields(**changes: Any) -> dict[str, Any]:
     x = {"element": "bf16", "shape": ["m", 64]}
     out = {"element": "bf16", "shape": ["m", 32]}
     data = {
-        "pipelink": 1,
+        "pipelink": 2,
         "kernel": "ffn",
         "entry": "ffn",
         "arch": "sm_90a",
@@ -49,7 +49,7 @@ def fields(**changes: Any) -> dict[str, Any]:
         "parameters": [
             {"kind": "tensor_map", "argument": "x", **x, "box": [128, 64], "swizzle": 128},
             {"kind": "pointer", "argument": "out"},
-            {"kind": "extent", "name": "m"},
+            {"kind": "extent", "name": "m", "bounds": [1, 2**31 - 1]},
         ],
     }
     return data | changes
@@ -59,13 +59,14 @@ def metadata(**changes: Any) -> Metadata:
     return read_metadata(json.dumps(fields(**changes)), "ffn.json")
 
 
+IMAGE = runtime.Image(metadata(), b"cubin")
 X = Tensor(0x10000, "bf16", (8, 64), (64, 1), "cuda:0")
 OUT = Tensor(0x20000, "bf16", (8, 32), (32, 1), "cuda:0")
 
 
 def refused(x: Tensor = X, out: Tensor = OUT) -> str:
     with pytest.raises(LaunchError) as caught:
-        check(metadata(), {"x": x, "out": out})
+        check([metadata()], {"x": x, "out": out})
     return str(caught.value)
 
 
@@ -73,7 +74,7 @@ def refused(x: Tensor = X, out: Tensor = OUT) -> str:
 
 
 def test_arguments_that_fit_give_the_extents():
-    assert check(metadata(), {"x": X, "out": OUT}) == {"m": 8}
+    assert check([metadata()], {"x": X, "out": OUT}) == (0, {"m": 8})
 
 
 def test_wrong_element():
@@ -96,13 +97,13 @@ def test_extents_disagree():
 
 
 def test_empty_extent():
-    x = replace(X, shape=(0, 64))
-    assert refused(x) == "kernel ffn: m must be 1 to 2147483647, got 0 by x [m, 64]"
+    x, out = replace(X, shape=(0, 64)), replace(OUT, shape=(0, 32))
+    assert refused(x, out) == "kernel ffn: m must be 1 to 2147483647, got 0 by x [m, 64]"
 
 
 def test_extent_beyond_32_bits():
-    x = replace(X, shape=(2**31, 64))
-    assert refused(x) == "kernel ffn: m must be 1 to 2147483647, got 2147483648 by x [m, 64]"
+    x, out = replace(X, shape=(2**31, 64)), replace(OUT, pointer=2**60, shape=(2**31, 32))
+    assert refused(x, out) == "kernel ffn: m must be 1 to 2147483647, got 2147483648 by x [m, 64]"
 
 
 def test_transposed():
@@ -112,7 +113,7 @@ def test_transposed():
 
 def test_stride_of_a_single_row_says_nothing():
     single = replace(X, shape=(1, 64), strides=(999, 1))
-    assert check(metadata(), {"x": single, "out": replace(OUT, shape=(1, 32))}) == {"m": 1}
+    assert check([metadata()], {"x": single, "out": replace(OUT, shape=(1, 32))}) == (0, {"m": 1})
 
 
 def test_misaligned():
@@ -138,7 +139,7 @@ def test_read_only_output():
 
 
 def test_read_only_input_fits():
-    assert check(metadata(), {"x": replace(X, writable=False), "out": OUT}) == {"m": 8}
+    assert check([metadata()], {"x": replace(X, writable=False), "out": OUT}) == (0, {"m": 8})
 
 
 def test_output_over_input():
@@ -148,10 +149,13 @@ def test_output_over_input():
 
 def test_output_right_behind_input_fits():
     out = replace(OUT, pointer=X.pointer + 8 * 64 * 2)
-    assert check(metadata(), {"x": X, "out": out}) == {"m": 8}
+    assert check([metadata()], {"x": X, "out": out}) == (0, {"m": 8})
 
 
 # --- The call ---------------------------------------------------------------------------------
+
+
+TAKES = "it takes (x: bf16 [m, 64], out: bf16 [m, 32])"
 
 
 def misbound(*given: Any, **named: Any) -> str:
@@ -165,15 +169,15 @@ def test_arguments_by_position_and_keyword():
 
 
 def test_missing_argument():
-    assert misbound(1) == "kernel ffn: missing out, it takes (x, out)"
+    assert misbound(1) == f"kernel ffn: missing out, got (x), {TAKES}"
 
 
 def test_extra_argument():
-    assert misbound(1, 2, 3) == "kernel ffn: got 3 arguments, it takes (x, out)"
+    assert misbound(1, 2, 3) == f"kernel ffn: got 3 arguments, {TAKES}"
 
 
 def test_unknown_argument():
-    assert misbound(1, y=2) == "kernel ffn: there is no argument y, it takes (x, out)"
+    assert misbound(1, y=2) == f"kernel ffn: there is no argument y, {TAKES}"
 
 
 def test_argument_given_twice():
@@ -182,7 +186,7 @@ def test_argument_given_twice():
 
 def uncallable(*given: Any, **named: Any) -> str:
     with pytest.raises(LaunchError) as caught:
-        runtime.Kernel(metadata(), b"cubin")(*given, **named)
+        runtime.Kernel(IMAGE)(*given, **named)
     return str(caught.value)
 
 
@@ -208,7 +212,7 @@ def test_stream_of_a_wrong_kind():
 
 
 def test_a_kernel_shows_what_it_takes():
-    shown = str(runtime.Kernel(metadata(), b"cubin"))
+    shown = str(runtime.Kernel(IMAGE))
     assert shown == "ffn(x: bf16 [m, 64], out: bf16 [m, 32]) for sm_90a"
 
 
@@ -218,11 +222,11 @@ def test_a_kernel_shows_what_it_takes():
 def test_record_from_dlpack():
     array = numpy.zeros((4, 6), numpy.float32)[:, 1:3]
     record = Tensor(array.ctypes.data, "f32", (4, 2), (6, 1), "cpu")
-    assert runtime.describe(array, 0) == record
+    assert arrays.describe(array, 0) == record
 
 
 def test_record_of_a_type_without_a_name():
-    assert runtime.describe(numpy.zeros(2, numpy.complex64), 0).element == "DLPack type (5, 64, 1)"
+    assert arrays.describe(numpy.zeros(2, numpy.complex64), 0).element == "DLPack type (5, 64, 1)"
 
 
 def test_array_that_dlpack_cannot_export():
@@ -237,28 +241,28 @@ def interface(**changes: Any) -> SimpleNamespace:
 
 
 def test_record_from_the_array_interface(monkeypatch):
-    monkeypatch.setattr(runtime, "_owner", lambda pointer: 1)
+    monkeypatch.setattr(device, "owner", lambda pointer: 1)
     record = Tensor(0x10000, "f16", (8, 64), (64, 1), "cuda:1", writable=False)
-    assert runtime.describe(interface(), 0) == record
+    assert arrays.describe(interface(), 0) == record
 
 
 def test_strides_of_the_array_interface_are_bytes(monkeypatch):
-    monkeypatch.setattr(runtime, "_owner", lambda pointer: 0)
-    assert runtime.describe(interface(strides=(256, 2)), 0).strides == (128, 1)
+    monkeypatch.setattr(device, "owner", lambda pointer: 0)
+    assert arrays.describe(interface(strides=(256, 2)), 0).strides == (128, 1)
 
 
 def test_array_interface_over_host_memory(monkeypatch):
-    monkeypatch.setattr(runtime, "_owner", lambda pointer: None)
+    monkeypatch.setattr(device, "owner", lambda pointer: None)
     message = "kernel ffn: x must be on a CUDA device, got memory of no device"
     assert uncallable(interface(), interface(), stream=0) == message
 
 
 def test_the_producer_stream_is_waited_for(monkeypatch):
     waits: list[tuple[int, int, int]] = []
-    monkeypatch.setattr(runtime, "_owner", lambda pointer: 0)
-    monkeypatch.setattr(runtime, "_follow", lambda *call: waits.append(call))
+    monkeypatch.setattr(device, "owner", lambda pointer: 0)
+    monkeypatch.setattr(device, "follow", lambda *call: waits.append(call))
     for producer in (None, 1, 7):
-        runtime.describe(interface(stream=producer), 0)
+        arrays.describe(interface(stream=producer), 0)
     assert waits == [(0, 0, 7)]
 
 
@@ -267,7 +271,7 @@ def test_the_producer_stream_is_waited_for(monkeypatch):
 
 def unfit(capability: tuple[int, int], version: int, arch: str = "sm_90a") -> str:
     with pytest.raises(LoadError) as caught:
-        check_device(metadata(arch=arch), capability, version)
+        check_device(metadata(arch=arch), capability, version, 232448)
     return str(caught.value)
 
 
@@ -276,7 +280,7 @@ def unfit(capability: tuple[int, int], version: int, arch: str = "sm_90a") -> st
     [("sm_90a", (9, 0)), ("sm_80", (8, 6)), ("sm_100f", (10, 3)), ("sm_120a", (12, 0))],
 )
 def test_device_that_fits(arch, capability):
-    check_device(metadata(arch=arch), capability, 13000)
+    check_device(metadata(arch=arch), capability, 13000, 232448)
 
 
 def test_older_driver():
@@ -397,7 +401,7 @@ def test_parameter_of_no_argument(tmp_path):
 
 def test_parameter_of_no_extent(tmp_path):
     message = "ffn.json: no argument's shape has extent 'n'"
-    assert malformed(tmp_path, parameters=[{"kind": "extent", "name": "n"}]) == message
+    assert malformed(tmp_path, parameters=[{"kind": "extent", "name": "n", "bounds": [1, 9]}]) == message
 
 
 def changed_argument(key: str, value: Any) -> list[dict[str, Any]]:
@@ -459,7 +463,7 @@ class Driver:
         return (0, 13000)
 
     def cuDeviceGetAttribute(self, attribute: Any, device: Any) -> tuple[int, int]:
-        names = {"MAJOR": 9, "MINOR": 0, "COUNT": 132}
+        names = {"MAJOR": 9, "MINOR": 0, "COUNT": 132, "OPTIN": 232448}
         return (0, names[attribute.name.rsplit("_", 1)[1]])
 
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *given: Any) -> tuple[int, int]:
@@ -480,17 +484,18 @@ class Driver:
         return (self._launch,)
 
 
-def launched(monkeypatch, device: Driver) -> Driver:
-    monkeypatch.setattr(runtime, "driver", device)
+def launched(monkeypatch, fake: Driver, kernel: runtime.Kernel | None = None) -> Driver:
+    for module in (runtime, device):
+        monkeypatch.setattr(module, "driver", fake)
     monkeypatch.setattr(runtime, "describe", lambda value, stream: value)
-    for cached in (runtime._start, runtime._primary, runtime._encode):
+    for cached in (device.start, device.primary, runtime._encode):
         cached.cache_clear()
     try:
-        runtime.Kernel(metadata(), b"cubin")(X, out=OUT, stream=7)
+        (kernel or runtime.Kernel(IMAGE))(X, out=OUT, stream=7)
     finally:
-        for cached in (runtime._start, runtime._primary, runtime._encode):
+        for cached in (device.start, device.primary, runtime._encode):
             cached.cache_clear()
-    return device
+    return fake
 
 
 def test_a_launch_has_the_grid_of_the_contract(monkeypatch):

@@ -7,8 +7,8 @@ import torch
 
 from components.case import Case, Tensors
 
-# One partial tile, one full tile, a ragged edge behind full tiles, and whole waves of tiles.
-ROWS = (1, 128, 1000, 1024, 4096)
+# One row, ragged and full tiles of each height, a ragged edge behind full tiles, whole waves of tiles.
+ROWS = (1, 7, 16, 64, 128, 129, 192, 256, 1000, 1024, 4096, 8192)
 
 
 def mainloop(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:

@@ -31,6 +31,7 @@ RULES: tuple[Rule, ...] = (
     channels.one_owner,
     channels.order,
     parameters.connected,
+    parameters.bounds,
     parameters.agree,
     parameters.boxes,
 )

@@ -37,6 +37,21 @@ def connected(view: View) -> Iterator[Diagnostic]:
             )
 
 
+def bounds(view: View) -> Iterator[Diagnostic]:
+    """Only an extent that a component reads from a tensor's shape can have bounds."""
+    extents = {
+        f.name for i in view.kernel.instances for f in i.contract.facts if f.kind == "extent"
+    }
+    for name in view.kernel.manifest.extents:
+        if name not in extents:
+            yield Diagnostic(
+                "PL016",
+                f"[extents] names '{name}', which is no extent of a component",
+                FilePlace(view.kernel.manifest.path, name),
+                help=f"extents: {', '.join(sorted(extents)) or 'none'}",
+            )
+
+
 def agree(view: View) -> Iterator[Diagnostic]:
     """All users of one tensor see the same element type and shape."""
     for name, ports in view.kernel.manifest.parameters.items():

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from pipelink import abi
 from pipelink.abi import Entry
+from pipelink.launch import LARGEST_EXTENT
 from pipelink.model import (
     Argument,
     Call,
@@ -19,6 +20,8 @@ from pipelink.model import (
 )
 from pipelink.place.assign import Assignment, RolePlace, assign
 from pipelink.view import End, View
+
+ANY_EXTENT = (1, LARGEST_EXTENT)
 
 
 def place(view: View, facts: tuple[FactValue, ...]) -> Plan:
@@ -194,7 +197,9 @@ def _parameters(view: View) -> Iterator[Parameter]:
         f.name for i in view.kernel.instances for f in i.contract.facts if f.kind == "extent"
     ]
     for name in dict.fromkeys(extents):
-        yield Parameter(kind="extent", name=name)
+        yield Parameter(
+            kind="extent", name=name, bounds=view.kernel.manifest.extents.get(name, ANY_EXTENT)
+        )
 
 
 def _arguments(view: View) -> Iterator[Argument]:

@@ -1,0 +1,122 @@
+"""Arrays to records: torch tensors, anything with DLPack, the CUDA array interface."""
+
+import ctypes
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from pipelink import device
+from pipelink.launch import ELEMENT_BYTES, LaunchError, Tensor, row_major
+
+# DLPack's (code, bits) of an element, and its typestr in the array interface. Neither bf16 nor the
+# 8-bit floats have a typestr.
+_ELEMENTS: dict[str, tuple[tuple[int, int], str]] = {
+    "bf16": ((4, 16), ""),
+    "f16": ((2, 16), "<f2"),
+    "f32": ((2, 32), "<f4"),
+    "f64": ((2, 64), "<f8"),
+    "i8": ((0, 8), "|i1"),
+    "u8": ((1, 8), "|u1"),
+    "i32": ((0, 32), "<i4"),
+    "u32": ((1, 32), "<u4"),
+    "i64": ((0, 64), "<i8"),
+    "u64": ((1, 64), "<u8"),
+    "e4m3": ((10, 8), ""),
+    "e5m2": ((12, 8), ""),
+}
+_BY_DLPACK = {row[0]: name for name, row in _ELEMENTS.items()}
+_BY_TYPESTR = {row[1]: name for name, row in _ELEMENTS.items() if row[1]}
+BY_TORCH = {
+    "torch.bfloat16": "bf16",
+    "torch.float16": "f16",
+    "torch.float32": "f32",
+    "torch.float64": "f64",
+    "torch.int8": "i8",
+    "torch.uint8": "u8",
+    "torch.int32": "i32",
+    "torch.uint32": "u32",
+    "torch.int64": "i64",
+    "torch.uint64": "u64",
+    "torch.float8_e4m3fn": "e4m3",
+    "torch.float8_e5m2": "e5m2",
+}
+
+
+def describe(value: Any, stream: int) -> Tensor:
+    """The record of a torch tensor or of an array that will be used on `stream`."""
+    if is_torch(value):
+        element = BY_TORCH.get(str(value.dtype), str(value.dtype))
+        where = str(value.device)
+        return Tensor(value.data_ptr(), element, tuple(value.shape), value.stride(), where)
+    # The array interface has no bf16, so DLPack is asked first.
+    if hasattr(value, "__dlpack__"):
+        return _from_dlpack(value, stream)
+    if hasattr(value, "__cuda_array_interface__"):
+        return _from_interface(value.__cuda_array_interface__, stream)
+    kind = type(value).__name__
+    raise LaunchError(f"must be a torch tensor or a CUDA array, got {kind}")
+
+
+def is_torch(value: Any) -> bool:
+    # Whoever has a torch tensor has imported torch.
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+class _DLTensor(ctypes.Structure):
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("device_type", ctypes.c_int32),
+        ("device_id", ctypes.c_int32),
+        ("ndim", ctypes.c_int32),
+        ("code", ctypes.c_uint8),
+        ("bits", ctypes.c_uint8),
+        ("lanes", ctypes.c_uint16),
+        ("shape", ctypes.POINTER(ctypes.c_int64)),
+        ("strides", ctypes.POINTER(ctypes.c_int64)),
+        ("byte_offset", ctypes.c_uint64),
+    )
+
+
+_DL_CUDA = (2, 13)  # kDLCUDA, kDLCUDAManaged
+_capsule_pointer = ctypes.pythonapi.PyCapsule_GetPointer
+_capsule_pointer.restype = ctypes.c_void_p
+_capsule_pointer.argtypes = (ctypes.py_object, ctypes.c_char_p)
+
+
+def _from_dlpack(value: Any, stream: int) -> Tensor:
+    kind, ordinal = (int(n) for n in value.__dlpack_device__())
+    try:
+        # DLPack numbers the legacy default stream 1; the producer orders its work before ours.
+        capsule = value.__dlpack__(stream=stream or 1) if kind in _DL_CUDA else value.__dlpack__()
+    except BufferError as error:
+        raise LaunchError(f"must be exportable by DLPack: {error}") from None
+    # The capsule stays unconsumed, so that dropping it frees the view; the caller holds the array.
+    view = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
+    element = _BY_DLPACK.get((view.code, view.bits) if view.lanes == 1 else (0, 0))
+    shape = tuple(view.shape[: view.ndim])
+    strides = tuple(view.strides[: view.ndim]) if view.strides else row_major(shape)
+    return Tensor(
+        (view.data or 0) + view.byte_offset,
+        element or f"DLPack type ({view.code}, {view.bits}, {view.lanes})",
+        shape,
+        strides,
+        f"cuda:{ordinal}" if kind in _DL_CUDA else "cpu" if kind == 1 else f"DLPack device {kind}",
+    )
+
+
+def _from_interface(interface: Mapping[str, Any], stream: int) -> Tensor:
+    pointer, read_only = interface["data"]
+    shape = tuple(interface["shape"])
+    element = _BY_TYPESTR.get(interface["typestr"], interface["typestr"])
+    strides = row_major(shape)
+    if interface.get("strides") is not None:
+        # Bytes that are no whole elements are no contiguous array in any case.
+        size = ELEMENT_BYTES.get(element, 1)
+        strides = tuple(n // size if n % size == 0 else -1 for n in interface["strides"])
+    ordinal = device.owner(pointer)
+    if ordinal is None:
+        return Tensor(pointer, element, shape, strides, "memory of no device", not read_only)
+    if interface.get("stream") not in (None, stream or 1):  # it numbers the legacy stream 1 too
+        device.follow(ordinal, stream, interface["stream"])
+    return Tensor(pointer, element, shape, strides, f"cuda:{ordinal}", not read_only)

@@ -1,0 +1,92 @@
+"""The CUDA driver, as the loader calls it. Every refusal of it is a `DriverError` with a reason."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import lru_cache
+from typing import Any
+
+from cuda.bindings import driver
+
+from pipelink.launch import LoadError, RuntimeFault
+
+
+class DriverError(RuntimeFault):
+    """The CUDA driver refused a call."""
+
+
+def call(what: str, result: tuple[Any, ...]) -> Any:
+    if int(result[0]):
+        raise DriverError(f"{what}: {driver.CUresult(int(result[0])).name}")
+    return result[1] if len(result) == 2 else result[1:]
+
+
+@lru_cache(maxsize=1)
+def start() -> int:
+    """The driver's CUDA version, once it is initialised."""
+    try:
+        call("the CUDA driver does not start", driver.cuInit(0))
+    except RuntimeError as error:  # the bindings found no driver library
+        raise LoadError("there is no CUDA driver on this machine") from error
+    return int(call("the CUDA driver has no version", driver.cuDriverGetVersion()))
+
+
+def owner(pointer: int) -> int | None:
+    """The device whose memory it is."""
+    start()
+    attribute = driver.CUpointer_attribute.CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
+    status, ordinal = driver.cuPointerGetAttribute(attribute, pointer)
+    return None if int(status) else int(ordinal)
+
+
+@lru_cache(maxsize=64)
+def primary(ordinal: int) -> Any:
+    """The context that torch, CuPy and the CUDA runtime share; it is never given back."""
+    handle = call(f"there is no device {ordinal}", driver.cuDeviceGet(ordinal))
+    retained = driver.cuDevicePrimaryCtxRetain(handle)
+    return call(f"device {ordinal} has no context", retained)
+
+
+@contextmanager
+def current(context: Any) -> Iterator[None]:
+    call("the context cannot be used", driver.cuCtxPushCurrent(context))
+    try:
+        yield
+    finally:
+        driver.cuCtxPopCurrent()
+
+
+@contextmanager
+def outside_capture() -> Iterator[None]:
+    """Lets this thread load code while it captures a stream into a graph."""
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    before = call("no capture mode", driver.cuThreadExchangeStreamCaptureMode(relaxed))
+    try:
+        yield
+    finally:
+        driver.cuThreadExchangeStreamCaptureMode(before)
+
+
+def follow(ordinal: int, stream: int, producer: int) -> None:
+    """Orders what comes on `stream` after what is on `producer`."""
+    with current(primary(ordinal)):
+        flags = int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
+        event = call("no event to order two streams by", driver.cuEventCreate(flags))
+        try:
+            call(f"stream {producer:#x}", driver.cuEventRecord(event, producer))
+            call(f"stream {stream:#x}", driver.cuStreamWaitEvent(stream, event, 0))
+        finally:
+            driver.cuEventDestroy(event)
+
+
+def limits(ordinal: int) -> tuple[int, ...]:
+    """Its capability, major and minor, its multiprocessors, and the shared bytes that a block can have."""
+    handle = call(f"there is no device {ordinal}", driver.cuDeviceGet(ordinal))
+    kind = driver.CUdevice_attribute
+    attributes = (
+        kind.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+        kind.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        kind.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT,
+        kind.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+    )
+    values = (driver.cuDeviceGetAttribute(a, handle) for a in attributes)
+    return tuple(int(call(f"device {ordinal} has no limits", value)) for value in values)

@@ -1,0 +1,83 @@
+"""A loaded kernel as an operator of torch, which torch.compile keeps whole in its graphs.
+
+    op = pipelink.torch_operator(pipelink.load("ffn.cubin"), "mine::ffn")
+    out = op(x, w_gate, w_up)        # also torch.ops.mine.ffn
+
+Arguments of access "read" and "update" are passed, in the contract's order; those of access "write"
+are allocated and returned, with the shapes that the contract gives them.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from pipelink.arrays import BY_TORCH
+from pipelink.launch import LoadError, Metadata, output_shapes
+from pipelink.runtime import Kernel
+
+_DTYPES = {name: getattr(torch, key.removeprefix("torch.")) for key, name in BY_TORCH.items()}
+
+
+def torch_operator(kernel: Kernel, name: str) -> Callable[..., Any]:
+    """Registers `kernel` as operator `name`, of the form "namespace::name", once in a process.
+
+    The operator has a fake kernel, and no derivative; `torch.library.register_autograd` adds one.
+    """
+    metadata = kernel.metadata
+    passed = [a.name for a in metadata.arguments if a.access != "write"]
+    written = {a.name: _DTYPES[a.element] for a in metadata.arguments if a.access == "write"}
+    _known(metadata, passed)
+    positions = [a.name for a in metadata.arguments]
+
+    def allocate(tensors: tuple[Any, ...]) -> dict[str, Any]:
+        elements = {
+            n: BY_TORCH.get(str(t.dtype), str(t.dtype))
+            for n, t in zip(passed, tensors, strict=True)
+        }
+        shapes = output_shapes(
+            metadata, elements, {n: t.shape for n, t in zip(passed, tensors, strict=True)}
+        )
+        return {n: tensors[0].new_empty(shape, dtype=written[n]) for n, shape in shapes.items()}
+
+    def result(made: dict[str, Any]) -> Any:
+        values = tuple(made.values())
+        return values[0] if len(values) == 1 else values or None
+
+    def run(*tensors: Any) -> Any:
+        made = allocate(tensors)
+        values = dict(zip(passed, tensors, strict=True)) | made
+        kernel(*(values[n] for n in positions))
+        return result(made)
+
+    def fake(*tensors: Any) -> Any:
+        return result(allocate(tensors))
+
+    torch.library.define(name, _schema(metadata, len(written)))
+    torch.library.impl(name, "CUDA", run)
+    torch.library.register_fake(name, fake)
+    namespace, _, own = name.partition("::")
+    operator: Callable[..., Any] = getattr(getattr(torch.ops, namespace), own).default
+    return operator
+
+
+def _schema(metadata: Metadata, outputs: int) -> str:
+    marks = {"read": "Tensor", "update": "Tensor({}!)"}
+    takes = [
+        f"{marks[a.access].format(chr(ord('a') + i))} {a.name}"
+        for i, a in enumerate(a for a in metadata.arguments if a.access != "write")
+    ]
+    gives = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
+    return f"({', '.join(takes)}) -> {gives}"
+
+
+def _known(metadata: Metadata, passed: list[str]) -> None:
+    """Refuses a kernel with an output whose shape no input fixes."""
+    extents = {n for a in metadata.arguments if a.name in passed for n in a.shape}
+    for argument in metadata.arguments:
+        for n in argument.shape:
+            if isinstance(n, str) and n not in extents:
+                raise LoadError(
+                    f"kernel {metadata.kernel}: {argument.name} can't be allocated by an operator, no "
+                    f"input's shape has its extent {n}"
+                )
