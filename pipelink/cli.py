@@ -106,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
     ):
         sub = _manifest_parser(calls, name, call, what)
         sub.add_argument("--root", type=Path, default=Path(), help="where the sources are")
+        sub.add_argument("--lineinfo", action="store_true", help="with source lines for profilers")
         _format(sub)
     sub.add_argument("--verify", action="store_true", help="build the control too")
     return parser
@@ -276,16 +277,16 @@ def _built(args: argparse.Namespace) -> tuple[Kernel, Product]:
 
     kernel, sources = _kernel(args)
     with toolchain.scratch(sources.objects / kernel.manifest.kernel) as folder:
-        product, _ = driver.build(kernel, sources, folder / f"{kernel.manifest.kernel}.cubin")
+        output = folder / f"{kernel.manifest.kernel}.cubin"
+        product, _ = driver.build(kernel, sources, output, lineinfo=args.lineinfo)
     return kernel, product
 
 
 def _compared(args: argparse.Namespace, kernel: Kernel, product: Product):  # type: ignore[no-untyped-def]
     from pipelink import verify
 
-    return verify.verify(
-        kernel, product, args.objects / f"{kernel.manifest.kernel}.cubin", args.root
-    )
+    output = args.objects / f"{kernel.manifest.kernel}.cubin"
+    return verify.verify(kernel, product, output, args.root, lineinfo=args.lineinfo)
 
 
 def _verify(args: argparse.Namespace) -> int:

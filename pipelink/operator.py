@@ -8,6 +8,7 @@ are allocated and returned, with the shapes that the contract gives them.
 """
 
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
 import torch
@@ -16,7 +17,8 @@ from pipelink.arrays import BY_TORCH
 from pipelink.launch import LoadError, Metadata, output_shapes
 from pipelink.runtime import Kernel
 
-_DTYPES = {name: getattr(torch, key.removeprefix("torch.")) for key, name in BY_TORCH.items()}
+_ELEMENTS = {getattr(torch, name.removeprefix("torch.")): e for name, e in BY_TORCH.items()}
+_DTYPES = {element: dtype for dtype, element in _ELEMENTS.items()}
 
 
 def torch_operator(kernel: Kernel, name: str) -> Callable[..., Any]:
@@ -25,33 +27,35 @@ def torch_operator(kernel: Kernel, name: str) -> Callable[..., Any]:
     The operator has a fake kernel, and no derivative; `torch.library.register_autograd` adds one.
     """
     metadata = kernel.metadata
+    names = [a.name for a in metadata.arguments]
     passed = [a.name for a in metadata.arguments if a.access != "write"]
-    written = {a.name: _DTYPES[a.element] for a in metadata.arguments if a.access == "write"}
+    written = [(a.name, _DTYPES[a.element]) for a in metadata.arguments if a.access == "write"]
     _known(metadata, passed)
-    positions = [a.name for a in metadata.arguments]
 
-    def allocate(tensors: tuple[Any, ...]) -> dict[str, Any]:
-        elements = {
-            n: BY_TORCH.get(str(t.dtype), str(t.dtype))
-            for n, t in zip(passed, tensors, strict=True)
-        }
-        shapes = output_shapes(
-            metadata, elements, {n: t.shape for n, t in zip(passed, tensors, strict=True)}
-        )
-        return {n: tensors[0].new_empty(shape, dtype=written[n]) for n, shape in shapes.items()}
+    def shapes(came: tuple[Any, ...], dtypes: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
+        elements = (_ELEMENTS.get(dtype, str(dtype)) for dtype in dtypes)
+        named = dict(zip(passed, came, strict=True))
+        return output_shapes(metadata, dict(zip(passed, elements, strict=True)), named)
+
+    seen = lru_cache(maxsize=1024)(shapes)
+
+    def allocate(tensors: tuple[Any, ...], known: Callable[..., Any]) -> dict[str, Any]:
+        sizes = known(tuple([t.shape for t in tensors]), tuple([t.dtype for t in tensors]))
+        return {n: tensors[0].new_empty(sizes[n], dtype=dtype) for n, dtype in written}
 
     def result(made: dict[str, Any]) -> Any:
         values = tuple(made.values())
-        return values[0] if len(values) == 1 else values or None
+        return values[0] if len(values) == 1 else values
 
     def run(*tensors: Any) -> Any:
-        made = allocate(tensors)
+        made = allocate(tensors, seen)
         values = dict(zip(passed, tensors, strict=True)) | made
-        kernel(*(values[n] for n in positions))
+        kernel(*[values[name] for name in names])
         return result(made)
 
     def fake(*tensors: Any) -> Any:
-        return result(allocate(tensors))
+        # Sizes may be symbols here, which no cache can compare.
+        return result(allocate(tensors, shapes))
 
     torch.library.define(name, _schema(metadata, len(written)))
     torch.library.impl(name, "CUDA", run)

@@ -7,7 +7,8 @@
 
 Products land in $PIPELINK_BUILD/$PIPELINK_ARCH. A manifest names its objects relative to it:
 `src/loader.cu` becomes `src/loader.o`. As everywhere in SCons, a `$` in a string is written `$$`.
-$PIPELINK_FLAGS (`["--ftz"]`) go to every compilation, that of the glue included.
+$PIPELINK_FLAGS (`["--ftz"]`) go to every compilation, that of the glue included, and `--lineinfo`
+to the link too.
 
 Each step is one `python -m pipelink` command, and depends on all that this command reads: sources,
 headers, templates and PipeLink's own modules. Whatever comes out unchanged stops the rebuild there,
@@ -91,6 +92,7 @@ def fused_kernel(env: Any, manifest: Any, **overrides: Any) -> list[Any]:
     _step(env, ["compile", "--glue", glue, "-o", fatbin, *_options(env)], [fatbin], [glue], ())
     # The plan holds all that the manifest says: what leaves it the same relinks nothing.
     words = ["link", *inputs, "--plan", plan, "--glue", fatbin, "-o", cubin]
+    words += [word for word in env["PIPELINK_FLAGS"] if word == "--lineinfo"]
     products = [cubin, launch, chart]
     _step(env, words, products, [plan, fatbin, *objects])
     return [plan, glue, fatbin, *products]

@@ -41,7 +41,9 @@ def _include(component: Component, root: Path) -> Iterator[str]:
     yield "\n".join([*undo, *(f"#undef {name}" for name in settings)])
 
 
-def verify(kernel: Kernel, product: Product, output: Path, root: Path) -> sass.Comparison:
+def verify(
+    kernel: Kernel, product: Product, output: Path, root: Path, *, lineinfo: bool = False
+) -> sass.Comparison:
     """Builds the control and compares every instruction with the linked cubin's."""
     includes = [
         str(root / i)
@@ -53,6 +55,7 @@ def verify(kernel: Kernel, product: Product, output: Path, root: Path) -> sass.C
         product.plan.target,
         include=tuple(dict.fromkeys(includes)),
         floating_point=FloatingPoint.parse(product.plan.floating_point),
+        lineinfo=lineinfo,
     )
     with toolchain.scratch(output) as folder:
         source = folder / "control.cu"

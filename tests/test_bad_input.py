@@ -1,5 +1,6 @@
 """Input that is at fault: the whole message, the exit code, and that nothing was left behind."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -311,20 +312,21 @@ def line_of(name, text):
 def test_too_much_shared_memory_is_refused(objects, call, tmp_path, monkeypatch):
     """The real kernel, with one stage more than a block has bytes for."""
     monkeypatch.chdir(tmp_path)
-    text = (ROOT / FFN / "ffn.kernel.toml").read_text()
-    load = 'object = "components/ffn/loader.o"'
-    Path("ffn.kernel.toml").write_text(text.replace(load, f"{load}\nfacts = {{ stages = 5 }}"))
-    done = call("link", "ffn.kernel.toml", "--objects", objects, "-o", "ffn.cubin")
-    assert (done.code, list(files())) == (1, ["ffn.kernel.toml"])
+    base = os.path.relpath(ROOT / FFN / "ffn.kernel.toml")
+    Path("big.kernel.toml").write_text(
+        f'extends = "{base}"\n[instances.load]\nfacts = {{ stages = 5 }}\n'
+    )
+    done = call("link", "big.kernel.toml", "--objects", objects, "-o", "big.cubin")
+    assert (done.code, list(files())) == (1, ["big.kernel.toml"])
     out, in_ = line_of("loader.cu", "auto out ="), line_of("mainloop.cu", "auto in =")
     assert done.err == (
-        "error[PL030]: the kernel needs 245840 bytes of shared memory, a block of sm_90a has 232448\n"
+        "error[PL030]: the kernel needs 266320 bytes of shared memory, a block of sm_90a has 232448\n"
         f"  --> {out}: 163840 bytes\n"
-        f"  --> {out}: 81920 bytes\n"
+        f"  --> {out}: 102400 bytes\n"
         f"  --> {in_}\n"
         f"  --> {out}\n"
-        "  = note: load.out.w: 163840 bytes, 5 stages of 256x64 bf16, 128-byte swizzle\n"
-        "  = note: load.out.x: 81920 bytes, 5 stages of 128x64 bf16, 128-byte swizzle\n"
+        "  = note: load.out.x: 163840 bytes, 5 stages of 256x64 bf16, 128-byte swizzle\n"
+        "  = note: load.out.w: 102400 bytes, 5 stages of 160x64 bf16, 128-byte swizzle\n"
         "  = note: load.out.empty: 40 bytes, 5 stages, 2 arrivals by mma\n"
         "  = note: load.out.full: 40 bytes, 5 stages, 1 arrivals by load\n"
         "  = help: at most 4 stages of 'load.out' fit beside the rest\n"

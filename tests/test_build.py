@@ -212,6 +212,18 @@ def test_comment_in_the_manifest_stops_at_the_plan(tree: Path) -> None:
     assert calls(scons(tree)) == ["plan ffn.kernel.toml"]
 
 
+def test_edit_of_an_extended_manifest_reaches_the_variant(tree: Path) -> None:
+    base, variant = tree / FFN / "ffn.kernel.toml", tree / FFN / "v.kernel.toml"
+    variant.write_text('extends = "ffn.kernel.toml"\nkernel = "v"\n')
+    with (tree / "SConstruct").open("a") as construct:
+        construct.write('env.FusedKernel("components/ffn/v.kernel.toml")\n')
+    assert "link v.kernel.toml" in calls(scons(tree))
+    prepend(base, "# a comment\n")
+    assert calls(scons(tree)) == ["plan ffn.kernel.toml", "plan v.kernel.toml"]
+    base.write_text(base.read_text().replace("tile_n = 160", "tile_n = 128"))
+    assert {"link ffn.kernel.toml", "link v.kernel.toml"} <= set(calls(scons(tree)))
+
+
 def test_clean_removes_every_product(tree: Path) -> None:
     assert files(tree)
     scons(tree, "-c")

@@ -309,6 +309,12 @@ def test_parts_of_a_stage_that_differ_are_named(toy, field, value, message):
             [],  # neither end has a role: `placed` says so
         ),
         (
+            parameters.bounds,
+            "[[roles]]\nname = \"producer\"",
+            "[extents]\nn = { most = 64 }\n\n[[roles]]\nname = \"producer\"",
+            ["PL016: [extents] names 'n', which is no extent of a component"],
+        ),
+        (
             parameters.connected,
             'x = "load.x"',
             'x = "load.out"',

@@ -1,11 +1,12 @@
 """The manifest's reader: what it takes, and each fault in words."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from contracts import MANIFEST
 
-from pipelink.diagnostics import InputError
+from pipelink.diagnostics import FilePlace, InputError
 from pipelink.manifest import read_manifest
 from pipelink.model import InstanceSpec, RoleSpec
 
@@ -152,3 +153,111 @@ def test_all_faults_are_reported_at_once(tmp_path):
         "PL007: unknown target 'sm_90b' | did you mean 'sm_90a'?",
         "PL005: 'hidden' in [facts] is no integer",
     ]
+
+
+# --- Manifests that extend one another --------------------------------------------------------
+
+
+def extended(tmp_path: Path, text: str) -> Path:
+    (tmp_path / "base").mkdir(exist_ok=True)
+    (tmp_path / "base" / "toy.kernel.toml").write_text(MANIFEST)
+    path = tmp_path / "k.kernel.toml"
+    path.write_text(text)
+    return path
+
+
+BASE = 'extends = "base/toy.kernel.toml"\n'
+
+
+def test_an_extended_manifest_is_taken_over(tmp_path):
+    path = extended(tmp_path, BASE)
+    base = tmp_path / "base" / "toy.kernel.toml"
+    files = (path.as_posix(), base.as_posix())
+    assert read_manifest(path) == replace(
+        read_manifest(base), path=path.as_posix(), files=files
+    )
+
+
+def test_tables_are_laid_over_key_by_key(tmp_path):
+    path = extended(tmp_path, f"{BASE}[instances.mma]\nfacts = {{ tile_n = 64 }}\n")
+    manifest = read_manifest(path)
+    assert manifest.instances[1] == InstanceSpec("mma", "mainloop.o", {"tile_n": 64})
+    assert [i.name for i in manifest.instances] == ["load", "mma", "act"]
+
+
+def test_an_array_is_replaced_whole(tmp_path):
+    text = f'{BASE}[[channels]]\nfrom = "mma.acc"\nto = "act.acc"\n'
+    assert read_manifest(extended(tmp_path, text)).channels == (("mma.acc", "act.acc"),)
+
+
+def test_a_chain_is_laid_over_from_its_end(tmp_path):
+    extended(tmp_path, f'{BASE}kernel = "one"\n[facts]\nhidden = 64\n')
+    path = tmp_path / "two.kernel.toml"
+    path.write_text('extends = "k.kernel.toml"\nkernel = "two"\n')
+    manifest = read_manifest(path)
+    assert (manifest.kernel, manifest.facts) == ("two", {"hidden": 64})
+    assert len(manifest.files) == 3
+
+
+def test_a_fault_is_in_the_file_that_has_it(tmp_path):
+    path = extended(tmp_path, BASE)
+    base = tmp_path / "base" / "toy.kernel.toml"
+    base.write_text(edited('kernel = "toy"', 'kernel = "a-b"'))
+    with pytest.raises(InputError) as caught:
+        read_manifest(path)
+    assert [d.primary for d in caught.value.diagnostics] == [FilePlace(str(base), "kernel")]
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("extends = 3\n", "PL005: 'extends' of the manifest is no text"),
+        (
+            'extends = "none.toml"\n',
+            "PL005: {0}/k.kernel.toml extends {0}/none.toml, which does not exist",
+        ),
+        (
+            'extends = "k.kernel.toml"\n',
+            "PL005: {0}/k.kernel.toml extends {0}/k.kernel.toml, which extends it in turn",
+        ),
+        (
+            f'{BASE}[instances.mma]\nfact = {{ tile_n = 64 }}\n',
+            "PL006: unknown key 'fact' in [instances.mma] | did you mean 'facts'?",
+        ),
+    ],
+)
+def test_a_fault_of_extending_is_named(tmp_path, text, fault):
+    extended(tmp_path, "")
+    assert faults(tmp_path, text) == [fault.format(tmp_path)]
+
+
+# --- Bounds of extents ------------------------------------------------------------------------
+
+
+def test_bounds_are_read(tmp_path):
+    text = f"{BASE}[extents]\nm = {{ least = 2, most = 64 }}\nn = {{ most = 9 }}\n"
+    assert read_manifest(extended(tmp_path, text)).extents == {"m": (2, 64), "n": (1, 9)}
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("extents = 3\n", "PL005: [extents] is no table"),
+        ("[extents]\nm = 3\n", "PL005: 'm' in [extents] is no table"),
+        (
+            "[extents]\nm = { max = 3 }\n",
+            "PL006: unknown key 'max' in 'm' in [extents] | known keys: least, most",
+        ),
+        (
+            "[extents]\nm = { least = 0 }\n",
+            "PL005: 'm' in [extents] is 0 to 2147483647, bounds are 1 <= least <= most <= 2147483647",
+        ),
+        (
+            '[extents]\nm = { most = "9" }\n',
+            "PL005: 'm' in [extents] is 1 to '9', bounds are 1 <= least <= most <= 2147483647",
+        ),
+    ],
+)
+def test_a_fault_of_bounds_is_named(tmp_path, text, fault):
+    extended(tmp_path, "")
+    assert faults(tmp_path, BASE + text) == [fault]

@@ -22,6 +22,7 @@ from pipelink.launch import (
     bind,
     check,
     check_device,
+    output_shapes,
     read_metadata,
 )
 
@@ -150,6 +151,77 @@ def test_output_over_input():
 def test_output_right_behind_input_fits():
     out = replace(OUT, pointer=X.pointer + 8 * 64 * 2)
     assert check([metadata()], {"x": X, "out": out}) == (0, {"m": 8})
+
+
+# --- Variants: the first whose bounds have the extents ----------------------------------------
+
+
+def bounded(kernel: str, least: int, most: int) -> Metadata:
+    parameters = [
+        *fields()["parameters"][:2],
+        {"kind": "extent", "name": "m", "bounds": [least, most]},
+    ]
+    return metadata(kernel=kernel, parameters=parameters)
+
+
+SMALL, MIDDLE = bounded("small", 1, 4), bounded("middle", 6, 9)
+
+
+def variant(rows: int, *variants: Metadata) -> int:
+    x, out = replace(X, shape=(rows, 64)), replace(OUT, shape=(rows, 32))
+    return check(variants, {"x": x, "out": out})[0]
+
+
+def test_the_first_variant_whose_bounds_have_the_extents():
+    found = [variant(rows, SMALL, MIDDLE, metadata()) for rows in (1, 4, 5, 6, 9, 10)]
+    assert found == [0, 0, 2, 1, 1, 2]
+
+
+def test_extents_that_no_variant_takes():
+    for rows in (5, 10):
+        with pytest.raises(LaunchError) as caught:
+            variant(rows, SMALL, MIDDLE)
+        message = f"kernel middle: m must be 1 to 4 or 6 to 9, got {rows} by x [m, 64]"
+        assert str(caught.value) == message
+
+
+def test_kernels_that_are_no_variants_of_one_another():
+    arguments = changed_argument("element", "f16")
+    other = metadata(kernel="other", arguments=arguments, parameters=fields()["parameters"][1:])
+    with pytest.raises(LoadError) as caught:
+        runtime.Kernel(runtime.Image(other, b"cubin"), IMAGE)
+    assert str(caught.value) == (
+        "kernels other and ffn are no variants of one another: the first takes (x: f16 [m, 64], "
+        "out: bf16 [m, 32]), the second takes (x: bf16 [m, 64], out: bf16 [m, 32])"
+    )
+
+
+def test_load_of_nothing():
+    with pytest.raises(LoadError) as caught:
+        pipelink.load()
+    assert str(caught.value) == "load takes the path of a cubin, or those of variants, got none"
+
+
+# --- What an operator allocates ---------------------------------------------------------------
+
+
+def test_outputs_have_the_shapes_of_the_contract():
+    shapes = output_shapes(metadata(), {"x": "bf16"}, {"x": (7, 64)})
+    assert shapes == {"out": (7, 32)}
+
+
+@pytest.mark.parametrize(
+    ("element", "shape", "message"),
+    [
+        ("f32", (7, 64), "kernel ffn: x must hold bf16, got f32"),
+        ("bf16", (7, 65), "kernel ffn: x must have shape [m, 64], got [7, 65]"),
+        ("bf16", (7,), "kernel ffn: x must have 2 dimensions [m, 64], got 1 [7]"),
+    ],
+)
+def test_inputs_that_an_operator_refuses(element, shape, message):
+    with pytest.raises(LaunchError) as caught:
+        output_shapes(metadata(), {"x": element}, {"x": shape})
+    assert str(caught.value) == message
 
 
 # --- The call ---------------------------------------------------------------------------------
@@ -303,6 +375,14 @@ def test_older_minor_device():
     assert unfit((8, 0), 13000, "sm_86") == message
 
 
+def test_too_much_shared_memory_for_the_device():
+    with pytest.raises(LoadError) as caught:
+        check_device(metadata(), (9, 0), 13000, 101376)
+    assert str(caught.value) == (
+        "kernel ffn: needs 196736 bytes of shared memory a block, this device has 101376"
+    )
+
+
 def test_unknown_arch():
     assert unfit((9, 0), 13000, "gfx942") == "kernel ffn: arch 'gfx942' is not a known one"
 
@@ -354,8 +434,8 @@ def test_foreign_metadata(tmp_path, text):
 
 
 def test_newer_metadata(tmp_path):
-    message = "ffn.json: launch metadata of format 2, this loader reads 1"
-    assert malformed(tmp_path, pipelink=2) == message
+    message = "ffn.json: launch metadata of format 3, this loader reads 2"
+    assert malformed(tmp_path, pipelink=3) == message
 
 
 def test_cubin_of_another_link(tmp_path):
@@ -409,6 +489,16 @@ def changed_argument(key: str, value: Any) -> list[dict[str, Any]]:
     return [{**first, key: value}, *rest]
 
 
+@pytest.mark.parametrize("bounds", [[0, 4], [5, 4], [1, 2**31]])
+def test_bounds_that_are_none(tmp_path, bounds):
+    extent = {"kind": "extent", "name": "m", "bounds": bounds}
+    said = malformed(tmp_path, parameters=[extent])
+    assert said in (
+        f"ffn.json: bounds {bounds!r} are no least and most",
+        "ffn.json: expected a count of at least 1, got 0",
+    )
+
+
 def test_unknown_element(tmp_path):
     message = "ffn.json: element 'nvfp4' is not known to this loader"
     assert malformed(tmp_path, arguments=changed_argument("element", "nvfp4")) == message
@@ -442,10 +532,11 @@ def test_unknown_swizzle(tmp_path):
 class Driver:
     """A driver of one device; it keeps the calls that carry a contract's numbers."""
 
-    def __init__(self, blocks: int = 1, launch: int = 0) -> None:
+    def __init__(self, blocks: int = 1, launch: int = 0, limit: int = 0) -> None:
         self.calls: dict[str, tuple[Any, ...]] = {}
         self.parameters: list[int] = []
-        self._blocks, self._launch = blocks, launch
+        self.modes: list[Any] = []
+        self._blocks, self._launch, self._limit = blocks, launch, limit
         self._real = runtime.driver
         self._map = ctypes.create_string_buffer(b"map", 128)
 
@@ -466,6 +557,14 @@ class Driver:
         names = {"MAJOR": 9, "MINOR": 0, "COUNT": 132, "OPTIN": 232448}
         return (0, names[attribute.name.rsplit("_", 1)[1]])
 
+    def cuFuncGetAttribute(self, *given: Any) -> tuple[int, int]:
+        return (0, self._limit)
+
+    def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> tuple[int, int]:
+        self.calls["cuThreadExchangeStreamCaptureMode"] = (mode,)
+        self.modes.append(mode)
+        return (0, 1)
+
     def cuOccupancyMaxActiveBlocksPerMultiprocessor(self, *given: Any) -> tuple[int, int]:
         return (0, self._blocks)
 
@@ -484,14 +583,16 @@ class Driver:
         return (self._launch,)
 
 
-def launched(monkeypatch, fake: Driver, kernel: runtime.Kernel | None = None) -> Driver:
+def launched(
+    monkeypatch, fake: Driver, kernel: runtime.Kernel | None = None, stream: Any = 7
+) -> Driver:
     for module in (runtime, device):
         monkeypatch.setattr(module, "driver", fake)
     monkeypatch.setattr(runtime, "describe", lambda value, stream: value)
     for cached in (device.start, device.primary, runtime._encode):
         cached.cache_clear()
     try:
-        (kernel or runtime.Kernel(IMAGE))(X, out=OUT, stream=7)
+        (kernel or runtime.Kernel(IMAGE))(X, out=OUT, stream=stream)
     finally:
         for cached in (device.start, device.primary, runtime._encode):
             cached.cache_clear()
@@ -524,6 +625,39 @@ def test_a_grid_that_does_not_fit_the_device(monkeypatch):
     assert str(caught.value) == message
 
 
+def test_a_limit_that_is_high_enough_stays(monkeypatch):
+    assert "cuFuncSetAttribute" not in launched(monkeypatch, Driver(limit=196737)).calls
+
+
+def test_code_is_loaded_outside_of_a_capture(monkeypatch):
+    fake = launched(monkeypatch, Driver())
+    relaxed = fake.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    order = list(fake.calls)
+    assert order.index("cuThreadExchangeStreamCaptureMode") < order.index("cuModuleLoadData")
+    assert fake.modes == [relaxed, 1]
+
+
+def test_a_closed_kernel_takes_no_call(monkeypatch):
+    kernel = runtime.Kernel(IMAGE)
+    fake = launched(monkeypatch, Driver(), kernel)
+    with kernel:
+        pass
+    assert list(fake.calls)[-2:] == ["cuCtxSynchronize", "cuModuleUnload"]
+    with pytest.raises(LaunchError) as caught:
+        kernel(X, OUT, stream=7)
+    message = "kernel ffn: it was closed and takes no more calls, got one with (x, out)"
+    assert str(caught.value) == message
+
+
+def test_a_stream_on_another_device(monkeypatch):
+    class Stream:
+        cuda_stream, device = 7, SimpleNamespace(index=1)
+
+    with pytest.raises(LaunchError) as caught:
+        launched(monkeypatch, Driver(), stream=Stream())
+    assert str(caught.value) == "kernel ffn: stream must be on cuda:0 as x is, got cuda:1"
+
+
 def test_a_launch_that_the_driver_refuses(monkeypatch):
     with pytest.raises(runtime.DriverError) as caught:
         launched(monkeypatch, Driver(launch=1))
@@ -549,6 +683,6 @@ def test_the_package_alone_imports_nothing_of_the_build_or_the_device():
 def test_the_loader_imports_nothing_of_the_build():
     modules = imported_by("import pipelink; pipelink.load")
     ours = {name for name in modules if name.startswith("pipelink")}
-    assert ours == {"pipelink", "pipelink.launch", "pipelink.runtime"}
+    assert ours == {"pipelink", *(f"pipelink.{n}" for n in ("arrays", "device", "launch", "runtime"))}
     packages = {"msgspec", "jinja2", "rich", "elftools", "simpleeval", "SCons", "torch"}
     assert not packages & modules

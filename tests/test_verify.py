@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from pipelink import sass, toolchain
 from pipelink.cli import main
 
 ROOT = Path(__file__).parents[1]
@@ -33,12 +34,12 @@ def compile_(name):
     assert main(["compile", f"{name}.cu", "-o", f"{name}.o", "--arch", "sm_90a"]) == 0
 
 
-def variant(instance, facts):
-    """The ffn manifest with facts of one owner changed."""
-    text = Path("ffn.kernel.toml").read_text()
-    header = f"[instances.{instance}]\n"
-    assert header in text
-    Path("v.kernel.toml").write_text(text.replace(header, f"{header}facts = {{ {facts} }}\n"))
+def variant(load="", mma=""):
+    """The ffn kernel with facts of its owners changed."""
+    Path("v.kernel.toml").write_text(
+        'extends = "ffn.kernel.toml"\n'
+        f"[instances.load]\nfacts = {{ {load} }}\n[instances.mma]\nfacts = {{ {mma} }}\n"
+    )
 
 
 def verdict(capsys, manifest):
@@ -48,22 +49,51 @@ def verdict(capsys, manifest):
 
 
 @pytest.mark.parametrize(
-    ("instance", "facts"),
+    "facts",
     [
-        ("mma", "tile_n = 256"),
-        ("mma", "tile_n = 128"),
-        ("mma", "tile_n = 64"),
-        ("mma", "tile_n = 128, rows = 128"),
-        ("mma", "warpgroups = 1"),
-        ("load", "stages = 2"),
-        ("load", "stages = 3"),
+        {"mma": "tile_n = 256, rows = 64"},
+        {"mma": "tile_n = 128"},
+        {"mma": "tile_n = 64"},
+        {"mma": "rows = 64"},
+        {"mma": "warpgroups = 1"},
+        {"load": "stages = 2"},
+        {"load": "stages = 3"},
+        {"load": "x_pieces = 16"},
     ],
 )
-def test_a_variant_is_its_control(capsys, instance, facts):
-    variant(instance, facts)
+def test_one_owner_changed_is_its_control(capsys, facts):
+    variant(**facts)
     code, said = verdict(capsys, "v.kernel.toml")
     assert (code, said.split()[:3]) == (0, ["ffn:", "0", "of"])
     assert int(said.split()[3]) > 500
+
+
+@pytest.mark.parametrize("name", ["ffn", "ffn_m64", "ffn_m192", "ffn_m512"])
+def test_each_variant_of_the_bench_is_its_control(capsys, name):
+    code, said = verdict(capsys, f"{name}.kernel.toml")
+    assert (code, said.split()[:3]) == (0, [f"{name}:", "0", "of"])
+
+
+@pytest.mark.parametrize("name", ["ffn", "ffn_m64", "ffn_m192", "ffn_m512"])
+def test_source_lines_change_no_instruction(capsys, folder, tmp_path, name):
+    """Built with -lineinfo, a kernel is its control, and the kernel without."""
+    if not Path("lines/loader.o").exists():
+        for part in ("loader", "mainloop", "epilogue"):
+            there = ["-o", f"lines/{part}.o", "--arch", "sm_90a", "--lineinfo"]
+            assert main(["compile", f"{part}.cu", *there]) == 0
+    call = ["verify", f"{name}.kernel.toml", "--objects", "lines", "--lineinfo"]
+    capsys.readouterr()
+    assert main(call) == 0
+    assert capsys.readouterr().out.split()[:3] == [f"{name}:", "0", "of"]
+    listings = []
+    for objects, more in (("lines", ["--lineinfo"]), (".", [])):
+        cubin = tmp_path / objects.strip(".") / "k.cubin"
+        link = ["link", f"{name}.kernel.toml", "--objects", objects, "-o", str(cubin), *more]
+        assert main(link) == 0
+        listings.append((cubin.read_bytes(), toolchain.disassemble(cubin)))
+    assert b".debug_line" in listings[0][0]
+    assert b".debug_line" not in listings[1][0]
+    assert not sass.compare(listings[0][1], listings[1][1]).differences
 
 
 def test_two_instances_of_each_component_are_their_control(capsys):
@@ -82,7 +112,7 @@ def test_a_repacked_owner_reaches_every_consumer(capsys, folder):
         code, said = verdict(capsys, "ffn.kernel.toml")
         assert (code, said.split()[:3]) == (0, ["ffn:", "0", "of"])
         assert main(["map", "ffn.kernel.toml"]) == 0
-        assert "3 stages of 49152 bytes" in capsys.readouterr().out
+        assert "3 stages of 53248 bytes" in capsys.readouterr().out
         assert others == {name: (folder / name).read_bytes() for name in others}
     finally:
         loader.write_text(before)

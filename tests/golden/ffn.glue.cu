@@ -4,7 +4,7 @@
 
 extern "C" {
 __device__ void pipelink__swiglu__run(pipelink::Self, const pipelink::Tile&, const float*, __nv_bfloat16*, int);
-__device__ void pipelink__tma_loader__run(pipelink::Self, const pipelink::Tile&, const pipelink::TensorMap*, const pipelink::TensorMap*, const pipelink::TensorMap*, pipelink::RingState&);
+__device__ void pipelink__tma_loader__run(pipelink::Self, const pipelink::Tile&, const pipelink::TensorMap*, const pipelink::TensorMap*, const pipelink::TensorMap*, pipelink::RingState&, int);
 __device__ void pipelink__wgmma_mainloop__run(pipelink::Self, pipelink::RingState&, float*);
 __device__ bool pipelink__wgmma_mainloop__schedule(pipelink::Self, int, pipelink::Tile&, int);
 __device__ std::uint64_t pipelink_fingerprint__tma_loader();
@@ -22,29 +22,30 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
             switch (slot) {
                 case 0xa000c4df231528b9ull: return 5120;  // hidden
                 case 0x9cec2b21f5b61d84ull: return 25600;  // intermediate
-                case 0x6425dbd101745230ull: return 196608;  // out.empty
-                case 0x702ee983a781740eull: return 196640;  // out.full
-                case 0x31a1da678ffceebcull: return 0;  // out.w
-                case 0x31a1e1678ffcfaa1ull: return 131072;  // out.x
+                case 0x6425dbd101745230ull: return 212992;  // out.empty
+                case 0x702ee983a781740eull: return 213024;  // out.full
+                case 0x31a1da678ffceebcull: return 131072;  // out.w
+                case 0x31a1e1678ffcfaa1ull: return 0;  // out.x
                 case 0x21c030971c4bb6ceull: return 0;  // role.first_thread
                 case 0x5949326dc12e3b9aull: return 4;  // stages
-                case 0x01d28bda379eae9dull: return 128;  // tile_m
-                case 0x01d288da379ea984ull: return 256;  // tile_n
+                case 0x01d28bda379eae9dull: return 256;  // tile_m
+                case 0x01d288da379ea984ull: return 160;  // tile_n
+                case 0x30ba14447faea263ull: return 1;  // x_pieces
             }
             break;
         case 1:  // mma: wgmma_mainloop of matrix
             switch (slot) {
-                case 0xd67ac7b74536fcddull: return 200;  // column_tiles
-                case 0x09c7368a14cbcb61ull: return 196608;  // in.empty
-                case 0x87eeae51cb1b79f5ull: return 196640;  // in.full
-                case 0xf4e1b0c579e8f125ull: return 0;  // in.w
-                case 0xf4e1b1c579e8f2d8ull: return 131072;  // in.x
+                case 0xd67ac7b74536fcddull: return 320;  // column_tiles
+                case 0x09c7368a14cbcb61ull: return 212992;  // in.empty
+                case 0x87eeae51cb1b79f5ull: return 213024;  // in.full
+                case 0xf4e1b0c579e8f125ull: return 131072;  // in.w
+                case 0xf4e1b1c579e8f2d8ull: return 0;  // in.x
                 case 0x543ce1db3433dd8aull: return 80;  // k_steps
                 case 0x21c030971c4bb6ceull: return 128;  // role.first_thread
-                case 0xa3a7061ff10a8138ull: return 64;  // rows
+                case 0xa3a7061ff10a8138ull: return 128;  // rows
                 case 0x5949326dc12e3b9aull: return 4;  // stages
                 case 0x01d285da379ea46bull: return 64;  // tile_k
-                case 0x01d288da379ea984ull: return 256;  // tile_n
+                case 0x01d288da379ea984ull: return 160;  // tile_n
                 case 0x9ed207d84333a27full: return 2;  // warpgroups
             }
             break;
@@ -52,9 +53,9 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
             switch (slot) {
                 case 0x9cec2b21f5b61d84ull: return 25600;  // intermediate
                 case 0x21c030971c4bb6ceull: return 128;  // role.first_thread
-                case 0xa3a7061ff10a8138ull: return 64;  // rows
-                case 0x01d28bda379eae9dull: return 128;  // tile_m
-                case 0x01d288da379ea984ull: return 256;  // tile_n
+                case 0xa3a7061ff10a8138ull: return 128;  // rows
+                case 0x01d28bda379eae9dull: return 256;  // tile_m
+                case 0x01d288da379ea984ull: return 160;  // tile_n
                 case 0x9ed207d84333a27full: return 2;  // warpgroups
             }
             break;
@@ -65,20 +66,20 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
 
 extern "C" __global__ void __launch_bounds__(384, 1) ffn(const __grid_constant__ pipelink::TensorMap load__x, const __grid_constant__ pipelink::TensorMap load__gate, const __grid_constant__ pipelink::TensorMap load__up, __nv_bfloat16* act__out, int m) {
     // The contracts that were planned with are those that the device code was compiled with.
-    if (pipelink_fingerprint__tma_loader() != 0xd808b0bfa08fcd7cull) pipelink_contract_differs__tma_loader();
-    if (pipelink_fingerprint__wgmma_mainloop() != 0xab7ea8c3a2b16d1cull) pipelink_contract_differs__wgmma_mainloop();
-    if (pipelink_fingerprint__swiglu() != 0x3866306585ca7116ull) pipelink_contract_differs__swiglu();
+    if (pipelink_fingerprint__tma_loader() != 0x99171cc69fce2d73ull) pipelink_contract_differs__tma_loader();
+    if (pipelink_fingerprint__wgmma_mainloop() != 0x27e69b2c597754efull) pipelink_contract_differs__wgmma_mainloop();
+    if (pipelink_fingerprint__swiglu() != 0x2c7c8a8622161b75ull) pipelink_contract_differs__swiglu();
     if (threadIdx.x == 0) {
         // load.out.empty: 4 stages, 2 arrivals by mma
-        pipelink_mbarrier_init(196608, 2);
-        pipelink_mbarrier_init(196616, 2);
-        pipelink_mbarrier_init(196624, 2);
-        pipelink_mbarrier_init(196632, 2);
+        pipelink_mbarrier_init(212992, 2);
+        pipelink_mbarrier_init(213000, 2);
+        pipelink_mbarrier_init(213008, 2);
+        pipelink_mbarrier_init(213016, 2);
         // load.out.full: 4 stages, 1 arrivals by load
-        pipelink_mbarrier_init(196640, 1);
-        pipelink_mbarrier_init(196648, 1);
-        pipelink_mbarrier_init(196656, 1);
-        pipelink_mbarrier_init(196664, 1);
+        pipelink_mbarrier_init(213024, 1);
+        pipelink_mbarrier_init(213032, 1);
+        pipelink_mbarrier_init(213040, 1);
+        pipelink_mbarrier_init(213048, 1);
         pipelink_mbarrier_init_fence();
     }
     __syncthreads();
@@ -87,7 +88,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) ffn(const __grid_constant__
         pipelink::RingState load__out;
         pipelink::Tile tile;
         for (int index = 0; pipelink__wgmma_mainloop__schedule(pipelink::Self{1}, index, tile, m); ++index) {
-            pipelink__tma_loader__run(pipelink::Self{0}, tile, &load__x, &load__gate, &load__up, load__out);
+            pipelink__tma_loader__run(pipelink::Self{0}, tile, &load__x, &load__gate, &load__up, load__out, m);
         }
     }
     else {  // role math: threads 128 to 383
@@ -95,7 +96,7 @@ extern "C" __global__ void __launch_bounds__(384, 1) ffn(const __grid_constant__
         pipelink::RingState mma__in;
         pipelink::Tile tile;
         for (int index = 0; pipelink__wgmma_mainloop__schedule(pipelink::Self{1}, index, tile, m); ++index) {
-            float mma__acc[128];
+            float mma__acc[160];
             pipelink__wgmma_mainloop__run(pipelink::Self{1}, mma__in, mma__acc);
             pipelink__swiglu__run(pipelink::Self{2}, tile, mma__acc, act__out, m);
         }
