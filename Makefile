@@ -22,6 +22,7 @@ lint: $(READY)
 
 gpu-test:
 	python3 bench/gpu_check.py
+	python3 bench/loader.py
 
 $(READY): pyproject.toml
 	$(PYTHON) -m venv .venv

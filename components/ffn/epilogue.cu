@@ -33,7 +33,8 @@ constexpr auto warps = pl::claims_warps(warpgroups * 4_n);
 constexpr auto registers = pl::claims_registers(40_n + rows * tile_n / 128_n);
 
 constexpr auto contract = pl::contract<"swiglu", "activation", "1.0.0">(
-    tile_m, tile_n, rows, warpgroups, intermediate, m, halves, accumulator_fits, warps, registers, acc, out, run);
+    tile_m, tile_n, rows, warpgroups, intermediate, m, halves, accumulator_fits, warps, registers,
+    acc, out, run);
 
 PIPELINK_COMPONENT(swiglu, contract)
 
@@ -78,7 +79,8 @@ PIPELINK_ENTRY(swiglu, run)
 (pl::Self self, const pl::Tile& tile, const float* d, pl::bf16* target, int row_end) {
     tile_n.dispatch(self, [&](auto n) {
         rows.dispatch(self, [&](auto r) {
-            if constexpr (n * r <= largest_accumulator) store_tile<n, r>(self, tile, d, target, row_end);
+            if constexpr (n * r <= largest_accumulator)
+                store_tile<n, r>(self, tile, d, target, row_end);
         });
     });
 }

@@ -1,9 +1,9 @@
 // A producer that keeps a ring of stages filled with bulk tensor copies (TMA): per stage one tile
 // of the activations and one tile of weights, its upper half gate rows and its lower half up rows.
 //
-// The rows of x past m are undefined in a stage: a tile of `x_pieces` pieces is copied piece by piece
-// up to the last one with a row of x. (A bulk copy fills rows that do not exist slower than it copies
-// rows that do.)
+// The rows of x past m are undefined in a stage: a tile of `x_pieces` pieces is copied piece by
+// piece up to the last one with a row of x. (A bulk copy fills rows that do not exist slower than
+// it copies rows that do.)
 #include <pipelink/component.cuh>
 
 namespace tma_loader {
@@ -21,9 +21,8 @@ constexpr auto k_steps = pl::derives<"k_steps">(hidden / tile_k);
 constexpr auto column_tiles = pl::derives<"column_tiles">(intermediate / (tile_n / 2_n));
 constexpr auto m = pl::extent<"m">();
 
-constexpr auto x = pl::tensor_map_in<"x", pl::bf16>(pl::shape(m, hidden),
-                                                    pl::box(tile_m / x_pieces, tile_k),
-                                                    pl::swizzle_128);
+constexpr auto x = pl::tensor_map_in<"x", pl::bf16>(
+    pl::shape(m, hidden), pl::box(tile_m / x_pieces, tile_k), pl::swizzle_128);
 constexpr auto weight_box = pl::box(tile_n / 2_n, tile_k);
 constexpr auto gate = pl::tensor_map_in<"gate", pl::bf16>(pl::shape(intermediate, hidden),
                                                           weight_box, pl::swizzle_128);
@@ -40,8 +39,9 @@ constexpr auto whole_steps =
     pl::requires_that(hidden % tile_k == 0_n, "the loop over k has no partial step");
 constexpr auto whole_columns =
     pl::requires_that(intermediate % (tile_n / 2_n) == 0_n, "weight tiles have no ragged edge");
-constexpr auto whole_pieces = pl::requires_that(
-    tile_m % (x_pieces * 8_n) == 0_n, "a piece has whole groups of 8 rows, which a swizzle permutes");
+constexpr auto whole_pieces =
+    pl::requires_that(tile_m % (x_pieces * 8_n) == 0_n,
+                      "a piece has whole groups of 8 rows, which a swizzle permutes");
 constexpr auto warps = pl::claims_warps(4_n);
 constexpr auto registers = pl::claims_registers(40_n);
 
@@ -59,10 +59,9 @@ PIPELINK_ENTRY(tma_loader, run)
     const int row = tile.row * tile_m.at(self);
     const int column = tile.column * half;
     const int piece_rows = tile_m.at(self) / x_pieces.at(self);
-    const int pieces = x_pieces.at(self) == 1
-                           ? 1
-                           : min(static_cast<int>(x_pieces.at(self)),
-                                 (m_rows - row + piece_rows - 1) / piece_rows);
+    const int pieces = x_pieces.at(self) == 1 ? 1
+                                              : min(static_cast<int>(x_pieces.at(self)),
+                                                    (m_rows - row + piece_rows - 1) / piece_rows);
     const int piece_bytes = x_tile.bytes(self) / x_pieces.at(self);
     const int stage_bytes = w_tile.bytes(self) + pieces * piece_bytes;
     for (int step = 0; step < k_steps.at(self); ++step) {
