@@ -21,7 +21,7 @@ from typing import Any
 from cuda.bindings import driver
 
 from pipelink import device
-from pipelink.arrays import describe, is_torch
+from pipelink.arrays import current_stream, describe, is_torch
 from pipelink.device import DriverError, call
 from pipelink.launch import (
     ELEMENT_BYTES,
@@ -133,8 +133,7 @@ class Kernel:
             launch = self._prepare(values, 0)
             self._keep(key, launch)
         if stream is None:
-            handle = torch.cuda.current_stream(launch.ordinal).cuda_stream
-            return self._start(launch, handle)
+            return self._start(launch, current_stream(launch.ordinal))
         return self._run(launch, values, stream)
 
     def close(self) -> None:
@@ -197,12 +196,13 @@ class Kernel:
 
     def _start(self, launch: _Launch, stream: int) -> None:
         # device.current, without what a context manager costs on each launch.
-        call("the context cannot be used", driver.cuCtxPushCurrent(launch.context))
-        try:
-            status = driver.cuLaunchKernel(*launch.before, stream, launch.pointers, 0)
-        finally:
-            driver.cuCtxPopCurrent()
-        call(f"kernel {self.metadata.kernel}: the driver refuses the launch", status)
+        pushed = driver.cuCtxPushCurrent(launch.context)
+        if pushed[0]:
+            call("the context cannot be used", pushed)
+        launched = driver.cuLaunchKernel(*launch.before, stream, launch.pointers, 0)
+        driver.cuCtxPopCurrent()
+        if launched[0]:
+            call(f"kernel {self.metadata.kernel}: the driver refuses the launch", launched)
 
     def _on(self, number: int, ordinal: int) -> _Loaded:
         with self._lock:
@@ -287,7 +287,7 @@ def _stream(kernel: Kernel, values: Sequence[Any], stream: Any, ordinal: int | N
     if stream is None:
         for value in values:
             if is_torch(value) and value.is_cuda:
-                return int(sys.modules["torch"].cuda.current_stream(value.device).cuda_stream)
+                return current_stream(value.device.index)
         if any(is_torch(value) for value in values):
             return 0  # a tensor on no CUDA device, which the checks refuse by name
         raise LaunchError(f"kernel {name}: no torch tensor is among the arguments, pass stream=")
