@@ -33,16 +33,54 @@ def link_times(link: dict[str, Any]) -> str:
     return f"`pipelink link` from existing objects, on {link['machine']}: {kernels}; `{link['command']}`."
 
 
-def figures(result: dict[str, Any], link: dict[str, Any]) -> str:
+def where(result: dict[str, Any]) -> str:
+    """On what a result was measured, and how."""
+    return (
+        f"{result['device']}, driver {result['driver']}, torch {result['torch']}, "
+        f"{result['date'][:10]}, commit {result['commit'][:12]}; `{result['command']}`."
+    )
+
+
+def speeds(ffn: dict[str, Any]) -> list[str]:
+    """The kernel beside cuBLAS, a line for each number of rows: medians, and the 10th to 90th percentile."""
+    names = ("ffn", "cublas + activation", "cublas")
+    lines = [
+        "| m | `ffn` ms | cuBLAS + activation ms | cuBLAS alone ms | `ffn` TFLOP/s | against cuBLAS + activation |",
+        "|---:|---:|---:|---:|---:|---:|",
+    ]
+    for entry in ffn["rows"]:
+        own, unfused, gemm = (entry["calls"][name] for name in names)
+        times = " | ".join(
+            f"{c['ms']:.4f} ({c['p10']:.4f} to {c['p90']:.4f})" for c in (own, unfused, gemm)
+        )
+        lines.append(f"| {entry['m']} | {times} | {own['tflops']:.0f} | {own['speedup']:.2f}x |")
+    return lines
+
+
+def loader_text(loader: dict[str, Any]) -> str:
+    """What a launch takes on the host, and what was checked there, in sentences."""
+    times = ", ".join(f"{name} {row['us']:.1f} µs" for name, row in loader["host_us"].items())
+    held = ", ".join(n.replace("_", " ") for n, said in loader["checks"].items() if said == "right")
+    return f"Host time of a call, median: {times}. Right there: {held}. {where(loader)}"
+
+
+def figures(
+    result: dict[str, Any], ffn: dict[str, Any], loader: dict[str, Any], link: dict[str, Any]
+) -> str:
     """The block, markers and all."""
     baselines = sorted({kernel["baseline"] for kernel in result["kernels"]})
     origin = (
-        f"{result['device']}, driver {result['driver']}, torch {result['torch']}, "
-        f"{result['date'][:10]}, commit {result['commit'][:12]}; `{result['command']}`. "
+        f"Every built kernel against float32. {where(result)} "
         f"The error is ‖out - ref‖ / ‖ref‖ against float32; torch is {'; '.join(baselines)}."
     )
     lines = [
         BEGIN,
+        f"`ffn` (its four variants, loaded as one kernel) beside what it replaces. {where(ffn)}",
+        "",
+        *speeds(ffn),
+        "",
+        loader_text(loader),
+        "",
         origin,
         "",
         "| kernel | extents | error | ms | TFLOP/s | torch TFLOP/s |",
@@ -70,11 +108,16 @@ def main() -> int:
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     chosen = parser.parse_args()
     result = json.loads(chosen.results.read_text(encoding="utf-8"))
-    link = json.loads((ROOT / "bench/results/link.json").read_text(encoding="utf-8"))
+    ffn, loader, link = (
+        json.loads((ROOT / f"bench/results/{name}.json").read_text(encoding="utf-8"))
+        for name in ("ffn", "loader", "link")
+    )
     if not result["passed"]:
         raise SystemExit(f"{chosen.results.name}: a kernel is wrong there, no figures from it")
+    if any(said.startswith("wrong") for said in loader["checks"].values()):
+        raise SystemExit("loader.json: a check failed there, no figures from it")
     old = chosen.readme.read_text(encoding="utf-8")
-    new = replaced(old, figures(result, link))
+    new = replaced(old, figures(result, ffn, loader, link))
     if new == old:
         return 0
     if chosen.check:
