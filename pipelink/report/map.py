@@ -27,6 +27,7 @@ def encode_map(product: Product) -> bytes:
         "regions": plan.regions,
         "mbarriers": plan.mbarriers,
         "barriers": plan.barriers,
+        "extents": {p.name: p.bounds for p in plan.parameters if p.kind == "extent"},
         "facts": plan.facts,
         "audit": asdict(product.audited),
     }

@@ -39,6 +39,8 @@ _NUMBERS = {
     "value",
     "arrivals",
     "count",
+    "least",
+    "most",
 }
 
 
@@ -58,6 +60,7 @@ def print_map(product: Product, identity: Comparison | None, out: TextIO | None 
         _barriers(product),
         _channels(product),
         _arguments(product),
+        _extents(product),
         _facts(product),
     ):
         if table.row_count:
@@ -121,6 +124,15 @@ def _arguments(product: Product) -> Table:
         ports = [p.name.replace("__", ".") for p in product.plan.parameters if p.argument == a.name]
         shape = escape(f"[{', '.join(map(str, a.shape))}]")
         table.add_row(a.name, a.element, shape, a.access, ", ".join(ports))
+    return table
+
+
+def _extents(product: Product) -> Table:
+    table = _table("Extents, known at launch", "extent", "least", "most")
+    for parameter in product.plan.parameters:
+        if parameter.bounds:
+            least, most = parameter.bounds
+            table.add_row(parameter.name, str(least), str(most))
     return table
 
 
