@@ -45,7 +45,10 @@ def speeds(ffn: dict[str, Any]) -> list[str]:
     """The kernel beside cuBLAS, a line for each number of rows: medians, and the 10th to 90th percentile."""
     names = ("ffn", "cublas + activation", "cublas")
     lines = [
-        "| m | `ffn` ms | cuBLAS + activation ms | cuBLAS alone ms | `ffn` TFLOP/s | against cuBLAS + activation |",
+        (
+            "| m | `ffn` ms | cuBLAS + activation ms | cuBLAS alone ms | `ffn` TFLOP/s "
+            "| against cuBLAS + activation |"
+        ),
         "|---:|---:|---:|---:|---:|---:|",
     ]
     for entry in ffn["rows"]:
