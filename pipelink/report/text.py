@@ -128,7 +128,7 @@ def _arguments(product: Product) -> Table:
 
 
 def _extents(product: Product) -> Table:
-    table = _table("Extents, known at launch", "extent", "least", "most")
+    table = _table("Extents", "extent", "least", "most")
     for parameter in product.plan.parameters:
         if parameter.bounds:
             least, most = parameter.bounds
