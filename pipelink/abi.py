@@ -14,7 +14,7 @@ import msgspec
 
 NOTE_SECTION = ".note.pipelink"
 NOTE_NAME = "PipeLink"
-NOTE_VERSION = 1
+NOTE_VERSION = 2
 NOTE_CONTRACT = 0x01
 NOTE_PLACES = 0x02
 
@@ -24,12 +24,40 @@ MISMATCH_PREFIX = "pipelink_contract_differs__"
 
 MAX_NOTE_BYTES = 1 << 20
 MAX_EXPRESSION = 1024
+MAX_NESTING = 8
 # Letters and digits, single underscores between them: "__" joins names to link names.
 IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*\Z")
 
 SWIZZLES = (0, 32, 64, 128)
-ELEMENT_BYTES = {"bf16": 2, "f16": 2, "f32": 4, "i32": 4}
-ELEMENT_TYPES = {"bf16": "__nv_bfloat16", "f16": "__half", "f32": "float", "i32": "int"}
+ELEMENT_BYTES = {
+    "bf16": 2,
+    "f16": 2,
+    "f32": 4,
+    "i32": 4,
+    "e4m3": 1,
+    "e5m2": 1,
+    "i8": 1,
+    "u8": 1,
+    "i64": 8,
+}
+ELEMENT_TYPES = {
+    "bf16": "__nv_bfloat16",
+    "f16": "__half",
+    "f32": "float",
+    "i32": "int",
+    "e4m3": "__nv_fp8_e4m3",
+    "e5m2": "__nv_fp8_e5m2",
+    "i8": "signed char",
+    "u8": "unsigned char",
+    "i64": "long long",
+}
+
+# A value of a fact: an integer, a truth, or a text (a name, an element type, a layout).
+Value = bool | int | str
+FactType = Literal["int", "bool", "text", "element", "layout"]
+# Who arrives at a barrier: one thread of the role, one of each warp or warpgroup, or each; `copies`
+# is one thread that announces bytes, which bulk copies deliver.
+Arriver = Literal["", "copies", "one_thread", "each_warp", "each_warpgroup", "each_thread"]
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -37,12 +65,15 @@ class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Fact(Record, frozen=True):
-    """A named value. `values` of an import or a choice is the set that the code supports."""
+    """A named value. `values` of an import or a choice is the set that the code supports; `default`
+    is what an import is where nobody provides it."""
 
     name: str
-    kind: Literal["provides", "chooses", "imports", "derives", "extent"]
-    values: tuple[int, ...] = ()
+    kind: Literal["provides", "chooses", "imports", "derives", "extent", "agrees"]
+    values: tuple[Value, ...] = ()
     value: str = ""
+    type: FactType = "int"
+    default: Value | None = None
 
 
 class Requirement(Record, frozen=True):
@@ -52,8 +83,38 @@ class Requirement(Record, frozen=True):
     why: str
 
 
+class Promise(Record, frozen=True):
+    """What a producer promises of a port's data beyond its type, or a consumer needs of it."""
+
+    name: str
+    port: str
+    side: Literal["promises", "needs"]
+    why: str
+
+
+class Field(Record, frozen=True):
+    """A member of a shared type; offset and size in bytes."""
+
+    name: str
+    offset: int
+    size: int
+
+
+class SharedType(Record, frozen=True):
+    """A type that several owners compile from one header; size and align in bytes."""
+
+    name: str
+    size: int
+    align: int
+    fields: tuple[Field, ...]
+
+
 class Claim(Record, frozen=True):
-    """A need for a shared resource; `amount` is bytes, threads, barriers, warps or registers."""
+    """A need for a shared resource; `amount` is bytes, threads, mbarriers, warps or registers.
+
+    `count` is how many barriers of consecutive ids. `scope` says for whom one is: with "warp" each
+    warp of the role has its own. `during` names the entries in which it is used; empty is always.
+    """
 
     name: str
     kind: Literal["shared", "barrier", "mbarrier", "warps", "registers", "stack"]
@@ -61,15 +122,39 @@ class Claim(Record, frozen=True):
     align: int = 16
     fixed: int | None = None
     arrivals: str = ""
+    by: Arriver = ""
+    count: str = "1"
+    scope: Literal["role", "warpgroup", "warp"] = "role"
+    during: tuple[str, ...] = ()
+
+
+class Copy(Record, frozen=True):
+    """Bulk copies that fill a part of a stage: `count` boxes of a global port."""
+
+    port: str
+    count: str
 
 
 class Part(Record, frozen=True):
-    """One tile of every stage of a ring."""
+    """One tile of every stage of a ring. `layout` is CuTe's, of elements; row-major if empty. `edge`
+    is what a producer leaves, and a consumer needs, where the tile passes the tensor's end."""
 
     name: str
     element: str
     shape: tuple[str, ...]
     swizzle: int = 0
+    layout: str = ""
+    edge: Literal["", "zero", "undefined"] = ""
+    copies: tuple[Copy, ...] = ()
+
+
+class Cover(Record, frozen=True):
+    """How much of one side of a tensor a kernel reaches: `step` elements from each row or column of
+    the tile schedule on, or `step` elements in all. `clipped`: nothing past the end is touched."""
+
+    along: Literal["row", "column", "whole"]
+    step: str
+    clipped: bool = False
 
 
 class Port(Record, frozen=True):
@@ -88,14 +173,41 @@ class Port(Record, frozen=True):
     arrivals: str = ""
     parts: tuple[Part, ...] = ()
     bytes: str = ""
+    by: Arriver = ""
+    proxy: Literal["", "generic", "async"] = ""
+    covers: tuple[Cover, ...] = ()
+
+
+class Operation(Record, frozen=True):
+    """What an entry does with rings, in order; `repeat` and `maybe` have a body.
+
+    A repeat has a `count` over facts, or, where only the run knows it, a `name`: operations of the
+    same name have the same count, or all happen or none, in one tile.
+    """
+
+    do: Literal["acquire", "commit", "wait", "release", "repeat", "maybe"]
+    on: str = ""
+    count: str = ""
+    name: str = ""
+    body: tuple["Operation", ...] = ()
+
+
+class Tiling(Record, frozen=True):
+    """A side of the tile schedule: as many tiles as it takes to cover `of` by steps of `step`."""
+
+    of: str
+    step: str
 
 
 class Entry(Record, frozen=True):
-    """A function that the glue calls, and its arguments in order."""
+    """A function that the glue calls, its arguments in order, and what it does with rings. A schedule
+    has `tiles`: its rows, then its columns."""
 
     name: str
     kind: Literal["step", "schedule"]
     arguments: tuple[str, ...]
+    plays: tuple[Operation, ...] = ()
+    tiles: tuple[Tiling, ...] = ()
 
 
 class Contract(Record, frozen=True):
@@ -112,6 +224,8 @@ class Contract(Record, frozen=True):
     claims: tuple[Claim, ...]
     ports: tuple[Port, ...]
     entries: tuple[Entry, ...]
+    promises: tuple[Promise, ...] = ()
+    types: tuple[SharedType, ...] = ()
 
 
 class Build(Record, frozen=True):
@@ -132,6 +246,8 @@ class Places(Record, frozen=True):
     claims: tuple[str, ...]
     ports: tuple[str, ...]
     entries: tuple[str, ...]
+    promises: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
 
 
 def fnv1a(data: bytes) -> int:
@@ -140,6 +256,15 @@ def fnv1a(data: bytes) -> int:
     for byte in data:
         value = ((value ^ byte) * 0x100000001B3) & 0xFFFFFFFFFFFFFFFF
     return value
+
+
+def bound(value: Value) -> int:
+    """What `pipelink_bind` returns for a fact: an integer itself, a text by its hash, as a signed
+    64-bit integer."""
+    if isinstance(value, str):
+        hashed = fnv1a(value.encode())
+        return hashed - (1 << 64) if hashed >> 63 else hashed
+    return int(value)
 
 
 def entry_symbol(component: str, entry: str) -> str:
