@@ -111,7 +111,7 @@ def _resources(plan: Plan, found: elf.Cubin, facts: Audited) -> Iterator[str]:
 
 def _barrier_count(plan: Plan, facts: Audited) -> Iterator[str]:
     """All that the link log tells of barriers, where the code itself can't be read."""
-    ids = max((b.id for b in plan.barriers), default=0) + 1
+    ids = max((b.id + b.count - 1 for b in plan.barriers), default=0) + 1
     if facts.barriers > ids:
         yield f"it uses {facts.barriers} named barriers, the plan {ids}"
 
@@ -121,7 +121,7 @@ def _code(plan: Plan, uses: machine.Uses) -> Iterator[str]:
     planned = tuple(sorted(r.registers for r in plan.roles if r.registers))
     if uses.registers != planned:
         yield f"it sets registers {_listing(uses.registers)}, the roles have {_listing(planned)}"
-    ids = {b.id for b in plan.barriers} | {0}
+    ids = {b.id + n for b in plan.barriers for n in range(b.count)} | {0}
     for number in sorted({id_ for id_, _ in uses.barriers} - ids):
         yield f"it uses named barrier {number}, which no contract claims; use claims_barrier"
     whole = uses.barriers.count((0, 0)) - bool(plan.mbarriers)

@@ -1,6 +1,7 @@
 """Arguments to passes, and exit codes.
 
-0 holds, 1 the input is at fault, 2 usage, 3 the toolchain or PipeLink itself failed.
+0 holds, 1 the input is at fault, 2 usage, 3 the toolchain or PipeLink itself failed; `diff` has codes
+of its own from 10 on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from pipelink.arch import ARCHES
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from pipelink.model import Kernel
 
 Call = Callable[[argparse.Namespace], int]
+FORMATS = ("text", "json", "github", "sarif")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -55,21 +57,18 @@ def run() -> NoReturn:
 
 
 def _report(args: argparse.Namespace, found: Sequence[Diagnostic]) -> None:
-    from pipelink.report.diagnostics import as_json, as_text
+    from pipelink.report.emit import emit
     from pipelink.report.locate import locator
 
-    objects = getattr(args, "objects", None)
-    locate = locator(getattr(args, "manifest", None), objects)
-    if getattr(args, "format", "text") == "json":
-        print(as_json(found, locate))
-    else:
-        print(as_text(found, locate), end="", file=sys.stderr)
+    locate = locator(getattr(args, "manifest", None), getattr(args, "objects", None))
+    emit(getattr(args, "format", "text"), found, locate)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("pipelink", description="A linker for GPU kernel components.")
     calls = parser.add_subparsers(metavar="CALL", required=True)
     _compile_parser(calls)
+    _diff_parser(calls)
     for name, call, what in (
         ("contract", _contract, "write the contract of an object"),
         ("inspect", _inspect, "show the contract of an object"),
@@ -80,11 +79,12 @@ def _parser() -> argparse.ArgumentParser:
         if name == "contract":
             sub.add_argument("-o", "--output", type=Path, required=True)
         else:
-            _format(sub)
+            _format(sub, FORMATS[:2])
     sub = _manifest_parser(calls, "plan", _plan, "decide everything, write the plan")
     sub.add_argument(
         "--contracts", action="store_true", help="read X.contract.json in place of X.o"
     )
+    _format(sub)
     sub.add_argument("-o", "--output", type=Path, required=True)
     sub = calls.add_parser("render", help="plan to glue")
     sub.add_argument("plan", type=Path)
@@ -100,6 +100,7 @@ def _parser() -> argparse.ArgumentParser:
     sub.add_argument("--glue", type=Path, help="with --plan: the compiled glue")
     sub.add_argument("--reproduce", type=Path, metavar="TAR", help="write all inputs of this link")
     sub.add_argument("--lineinfo", action="store_true", help="keep source lines for profilers")
+    _format(sub)
     for name, call, what in (
         ("verify", _verify, "build the control, compare every instruction"),
         ("map", _map, "show who has which bytes, barriers, warps and registers"),
@@ -109,11 +110,16 @@ def _parser() -> argparse.ArgumentParser:
         sub.add_argument("--lineinfo", action="store_true", help="with source lines for profilers")
         _format(sub)
     sub.add_argument("--verify", action="store_true", help="build the control too")
+    sub = calls.add_parser("explain", help="what a diagnostic's code means, with an example")
+    which = sub.add_mutually_exclusive_group(required=True)
+    which.add_argument("code", nargs="?", metavar="CODE", help="such as PL021")
+    which.add_argument("--list", action="store_true", help="all codes")
+    sub.set_defaults(call=_explain)
     return parser
 
 
-def _format(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--format", choices=("text", "json"), default="text")
+def _format(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:
+    parser.add_argument("--format", choices=forms, default="text", help="of diagnostics")
 
 
 def _manifest_parser(
@@ -147,6 +153,20 @@ def _compile_parser(calls: argparse._SubParsersAction[argparse.ArgumentParser]) 
     sub.add_argument("--approximate-sqrt", action="store_true")
     sub.add_argument("--no-fma", action="store_true", help="do not contract to fused multiply-add")
     sub.set_defaults(call=_compile)
+
+
+def _diff_parser(calls: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    sub = calls.add_parser(
+        "diff",
+        help="what has changed in a contract, and who has to follow",
+        epilog="exit codes: 0 no change, 10 compatible, 11 needs relink, 12 needs consumers to "
+        "agree, 13 breaking: the worst of the changes; 1 an input is no component, 2 usage, 3 "
+        "PipeLink failed",
+    )
+    sub.add_argument("old", type=Path, help="an object, or a contract: a name that ends in .json")
+    sub.add_argument("new", type=Path, help="another state of the same component")
+    sub.add_argument("--format", choices=("text", "json"), default="text")
+    sub.set_defaults(call=_diff)
 
 
 def _compile(args: argparse.Namespace) -> int:
@@ -191,6 +211,15 @@ def _contract(args: argparse.Namespace) -> int:
     return 0
 
 
+def _diff(args: argparse.Namespace) -> int:
+    from pipelink import diff
+    from pipelink.report.difference import as_json, as_text
+
+    changes = diff.compare(diff.read(args.old), diff.read(args.new))
+    print(as_json(changes) if args.format == "json" else as_text(changes))
+    return max((change.level for change in changes), default=0)
+
+
 def _inspect(args: argparse.Namespace) -> int:
     from pipelink import contract
 
@@ -223,6 +252,7 @@ def _plan(args: argparse.Namespace) -> int:
 
     kernel, _ = _kernel(args, contracts=args.contracts)
     toolchain.publish(args.output, driver.encode_plan(driver.plan(kernel)))
+    _report(args, ())
     return 0
 
 
@@ -238,9 +268,8 @@ def _check(args: argparse.Namespace) -> int:
 
     kernel, _ = _kernel(args)
     plan = driver.plan(kernel)
-    if args.format == "json":
-        print('{"diagnostics":[]}')
-    else:
+    _report(args, ())
+    if args.format == "text":
         print(
             f"{plan.kernel}: {len(plan.instances)} instances, {plan.threads} threads, "
             f"{plan.shared_bytes} bytes of shared memory; everything agrees"
@@ -254,11 +283,15 @@ def _link(args: argparse.Namespace) -> int:
     if (args.plan is None) != (args.glue is None) or (args.plan and args.reproduce):
         print("pipelink link: --plan and --glue go together, without --reproduce", file=sys.stderr)
         return 2
+    if args.output.suffix != ".cubin":  # what is written beside it takes its name without that
+        print(f"pipelink link: -o must end in .cubin, got {args.output}", file=sys.stderr)
+        return 2
     if args.plan:
         sources = _sources(args)
         plan = driver.read_plan(args.plan)
         product = driver.link(plan, sources, driver.read_file(args.glue), lineinfo=args.lineinfo)
         driver.write_product(product, args.output, {})
+        _report(args, ())
         return 0
     kernel, sources = _kernel(args)
     product, glue = driver.build(kernel, sources, args.output, lineinfo=args.lineinfo)
@@ -268,6 +301,7 @@ def _link(args: argparse.Namespace) -> int:
         from pipelink import reproduce, toolchain
 
         toolchain.publish(args.reproduce, reproduce.archive(kernel, product, sources, glue))
+    _report(args, ())
     return 0
 
 
@@ -294,8 +328,17 @@ def _verify(args: argparse.Namespace) -> int:
 
     kernel, product = _built(args)
     comparison = _compared(args, kernel, product)
-    print(as_json(product, comparison) if args.format == "json" else as_text(product, comparison))
+    said = as_json(product, comparison) if args.format == "json" else as_text(product, comparison)
+    print(said, file=_beside_log(args))
     return 1 if comparison.differences else 0
+
+
+def _beside_log(args: argparse.Namespace) -> TextIO:
+    """Where a call says what it found: a SARIF log stands alone on standard output."""
+    if args.format != "sarif":
+        return sys.stdout
+    _report(args, ())
+    return sys.stderr
 
 
 def _map(args: argparse.Namespace) -> int:
@@ -307,5 +350,20 @@ def _map(args: argparse.Namespace) -> int:
         return 0
     from pipelink.report.text import print_map
 
-    print_map(product, _compared(args, kernel, product) if args.verify else None)
+    comparison = _compared(args, kernel, product) if args.verify else None
+    print_map(product, comparison, _beside_log(args))
+    return 0
+
+
+def _explain(args: argparse.Namespace) -> int:
+    from pipelink import explain
+
+    if args.list:
+        print(explain.listing(), end="")
+        return 0
+    page = explain.explanation(args.code.upper())
+    if not page:
+        print(f"pipelink: {explain.unknown(args.code.upper())}", file=sys.stderr)
+        return 1
+    print(page, end="")
     return 0

@@ -7,7 +7,7 @@ from typing import Any
 
 from cuda.bindings import driver
 
-from pipelink.launch import LoadError, RuntimeFault
+from pipelink.launch import LaunchError, LoadError, RuntimeFault
 
 
 class DriverError(RuntimeFault):
@@ -67,8 +67,15 @@ def outside_capture() -> Iterator[None]:
 
 
 def follow(ordinal: int, stream: int, producer: int) -> None:
-    """Orders what comes on `stream` after what is on `producer`."""
+    """Orders what comes on `stream` after what is on `producer`; both or none may be captured."""
     with current(primary(ordinal)):
+        captured, theirs = _captured(stream), _captured(producer)
+        if captured != theirs:
+            # The driver would refuse the wait and break the capture off.
+            raise LaunchError(
+                f"must come by a stream that is captured if the launch's is: {producer:#x} "
+                f"{_IS[theirs]} captured, {stream:#x} {_IS[captured]}"
+            )
         flags = int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
         event = call("no event to order two streams by", driver.cuEventCreate(flags))
         try:
@@ -76,6 +83,27 @@ def follow(ordinal: int, stream: int, producer: int) -> None:
             call(f"stream {stream:#x}", driver.cuStreamWaitEvent(stream, event, 0))
         finally:
             driver.cuEventDestroy(event)
+
+
+_IS = {True: "is", False: "is not"}
+
+
+def _captured(stream: int) -> bool:
+    found = driver.cuStreamIsCapturing(stream)
+    # The legacy stream is never captured, and can't be asked while another one is.
+    if int(found[0]) == int(driver.CUresult.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT):
+        return False
+    return bool(int(call(f"stream {stream:#x}", found)))
+
+
+def parameter_sizes(function: Any) -> list[int]:
+    """The bytes of each parameter that a function takes, in order."""
+    sizes: list[int] = []
+    while True:
+        found = driver.cuFuncGetParamInfo(function, len(sizes))
+        if int(found[0]) == int(driver.CUresult.CUDA_ERROR_INVALID_VALUE):  # there are no more
+            return sizes
+        sizes.append(int(call("no parameters", found)[1]))
 
 
 def limits(ordinal: int) -> tuple[int, ...]:

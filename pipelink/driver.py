@@ -101,7 +101,7 @@ def _one_object_a_name(components: dict[str, Component]) -> list[Diagnostic]:
 def plan(kernel: Kernel) -> Plan:
     """resolve, check, place: all decisions, or all errors."""
     facts, listing = resolve(kernel)
-    view = View(kernel, facts)
+    view = View(kernel, facts, listing)
     check(view)
     return place(view, listing)
 

@@ -27,13 +27,16 @@ Other keys inform people; whatever a launch depends on raises the format's numbe
 
 import json
 import re
-from collections.abc import Callable, Mapping, Sequence
+import reprlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from typing import Any
 
 FORMAT = 2
 LARGEST_EXTENT = 2**31 - 1
+LARGEST_BLOCK = 1024  # threads
+LARGEST_SIDE = 256  # of a tensor map's box, in elements
 SWIZZLES = (0, 32, 64, 128)
 ACCESSES = ("read", "write", "update")
 ELEMENT_BYTES = {
@@ -42,6 +45,8 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("f32", "i32", "u32"), 4),
     **dict.fromkeys(("f64", "i64", "u64"), 8),
 }
+_ARCH = re.compile(r"sm_(\d+)(\d)([af]?)", re.ASCII)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class RuntimeFault(Exception):
@@ -122,124 +127,163 @@ def read_metadata(text: str, where: str) -> Metadata:
         data = json.loads(text)
     except ValueError as error:
         raise LoadError(f"{where}: not JSON: {error}") from None
+    except RecursionError:
+        raise LoadError(f"{where}: not JSON: nested too deeply") from None
     if not isinstance(data, dict) or "pipelink" not in data:
         raise LoadError(f"{where}: not launch metadata of pipelink")
-    if data["pipelink"] != FORMAT:
+    came = data["pipelink"]
+    if type(came) is not int or came != FORMAT:
         raise LoadError(
-            f"{where}: launch metadata of format {data['pipelink']}, this loader reads {FORMAT}"
+            f"{where}: launch metadata of format {_shown(came)}, this loader reads {FORMAT}"
         )
     try:
-        return _metadata(data)
-    except KeyError as error:
-        raise LoadError(f"{where}: no key {error}") from None
+        return _metadata(_Value("", data))
     except ValueError as error:
         raise LoadError(f"{where}: {error}") from None
-    except (AttributeError, TypeError) as error:
-        raise LoadError(f"{where}: malformed launch metadata: {error}") from None
 
 
-def _metadata(data: dict[str, Any]) -> Metadata:
-    grid = data["grid"]
-    if grid["kind"] != "persistent":
-        raise ValueError(f"grid of kind {grid['kind']!r}, this loader knows 'persistent'")
-    arguments = tuple(
-        Argument(
-            _name(a["name"]),
-            _known(a["element"]),
-            _shape(a["shape"]),
-            _access(a["access"]),
-            _count(a["alignment"], 1),
-        )
-        for a in data["arguments"]
-    )
+def _shown(value: Any) -> str:
+    # A fault's text stays short, whatever the file holds.
+    return reprlib.repr(value)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value of the metadata, and the key that it stands at, which faults name."""
+
+    key: str
+    it: Any
+
+    def wrong(self, wanted: str) -> ValueError:
+        return ValueError(f"{self.key} must be {wanted}, got {_shown(self.it)}")
+
+    def of(self, name: str) -> "_Value":
+        if not isinstance(self.it, dict):
+            raise self.wrong("an object")
+        key = f"{self.key}.{name}" if self.key else name
+        if name not in self.it:
+            raise ValueError(f"no key {key!r}")
+        return _Value(key, self.it[name])
+
+    def rows(self) -> list["_Value"]:
+        if not isinstance(self.it, list):
+            raise self.wrong("an array")
+        return [_Value(f"{self.key}[{n}]", value) for n, value in enumerate(self.it)]
+
+    def name(self) -> str:
+        if not isinstance(self.it, str) or not self.it.isidentifier():
+            raise self.wrong("a name")
+        return self.it
+
+    def known(self, *among: str) -> str:
+        if not isinstance(self.it, str) or self.it not in among:
+            raise ValueError(f"{self.key} {_shown(self.it)} is not known to this loader")
+        return self.it
+
+    def matching(self, pattern: re.Pattern[str], wanted: str) -> str:
+        if not isinstance(self.it, str) or not pattern.fullmatch(self.it):
+            raise self.wrong(wanted)
+        return self.it
+
+    def count(self, least: int = 0, most: int | None = None) -> int:
+        if type(self.it) is not int or self.it < least or (most is not None and self.it > most):
+            wanted = f"of at least {least}" if most is None else f"of {least} to {most}"
+            raise self.wrong(f"an integer {wanted}")
+        return self.it
+
+    def shape(self) -> Shape:
+        return tuple(n.name() if isinstance(n.it, str) else n.count(1) for n in self.rows())
+
+
+def _metadata(data: _Value) -> Metadata:
+    data.of("grid").of("kind").known("persistent")
     metadata = Metadata(
-        kernel=_name(data["kernel"]),
-        entry=_name(data["entry"]),
-        arch=_name(data["arch"]),
-        minimum_driver=_count(data["minimum_driver"]),
-        cubin_sha256=_name(data["cubin_sha256"]),
-        threads=_count(data["threads"], 1),
-        shared_bytes=_count(data["shared_bytes"]),
-        blocks_per_sm=_count(grid["blocks_per_sm"], 1),
-        arguments=arguments,
-        parameters=tuple(_parameter(p) for p in data["parameters"]),
+        kernel=data.of("kernel").name(),
+        entry=data.of("entry").name(),
+        arch=data.of("arch").matching(_ARCH, "an architecture such as 'sm_90a'"),
+        minimum_driver=data.of("minimum_driver").count(),
+        cubin_sha256=data.of("cubin_sha256").matching(_SHA256, "64 hex digits in lower case"),
+        threads=data.of("threads").count(1, LARGEST_BLOCK),
+        shared_bytes=data.of("shared_bytes").count(),
+        blocks_per_sm=data.of("grid").of("blocks_per_sm").count(1),
+        arguments=_arguments(data.of("arguments")),
+        parameters=tuple(map(_parameter, data.of("parameters").rows())),
     )
     _refer(metadata)
     return metadata
 
 
-def _parameter(data: dict[str, Any]) -> Parameter:
-    match data["kind"]:
+def _arguments(data: _Value) -> tuple[Argument, ...]:
+    arguments: dict[str, Argument] = {}
+    for row in data.rows():
+        name = row.of("name").name()
+        if name in arguments:
+            raise ValueError(f"{row.key}.name {name!r} stands twice")
+        arguments[name] = Argument(
+            name,
+            row.of("element").known(*ELEMENT_BYTES),
+            row.of("shape").shape(),
+            row.of("access").known(*ACCESSES),
+            row.of("alignment").count(1),
+        )
+    if not arguments:
+        raise data.wrong("an array of at least one argument")
+    return tuple(arguments.values())
+
+
+def _parameter(data: _Value) -> Parameter:
+    match data.of("kind").known("tensor_map", "pointer", "extent"):
         case "tensor_map":
-            if data["swizzle"] not in SWIZZLES:
-                raise ValueError(f"tensor map of {data['argument']} has swizzle {data['swizzle']}")
+            swizzle = data.of("swizzle")
+            if swizzle.count() not in SWIZZLES:
+                raise swizzle.wrong(f"one of {', '.join(map(str, SWIZZLES))}")
             return TensorMap(
-                data["argument"],
-                _known(data["element"]),
-                _shape(data["shape"]),
-                tuple(_count(n, 1) for n in data["box"]),
-                data["swizzle"],
+                data.of("argument").name(),
+                data.of("element").known(*ELEMENT_BYTES),
+                data.of("shape").shape(),
+                _box(data.of("box")),
+                swizzle.count(),
             )
         case "pointer":
-            return Pointer(data["argument"])
-        case "extent":
-            return Extent(_name(data["name"]), _bounds(data["bounds"]))
-        case kind:
-            raise ValueError(f"parameter of kind {kind!r} is not known to this loader")
+            return Pointer(data.of("argument").name())
+        case _:
+            return Extent(data.of("name").name(), _bounds(data.of("bounds")))
+
+
+def _box(data: _Value) -> tuple[int, ...]:
+    sides = tuple(side.count(1, LARGEST_SIDE) for side in data.rows())
+    if not 1 <= len(sides) <= 5:
+        raise data.wrong("an array of 1 to 5 sides")
+    return sides
+
+
+def _bounds(data: _Value) -> tuple[int, int]:
+    values = [n.count(1, LARGEST_EXTENT) for n in data.rows()]
+    if len(values) != 2 or values[0] > values[1]:
+        raise data.wrong("a least and a most")
+    return values[0], values[1]
 
 
 def _refer(metadata: Metadata) -> None:
     # A map that saw more of a tensor than its argument's shape would let the kernel read past it.
     arguments = {a.name: a for a in metadata.arguments}
     extents = {n for a in metadata.arguments for n in a.shape if isinstance(n, str)}
-    for parameter in metadata.parameters:
+    for number, parameter in enumerate(metadata.parameters):
+        key = f"parameters[{number}]"
         if isinstance(parameter, Extent):
             if parameter.name not in extents:
-                raise ValueError(f"no argument's shape has extent {parameter.name!r}")
+                raise ValueError(
+                    f"{key}.name {parameter.name!r} is an extent of no argument's shape"
+                )
             continue
         argument = arguments.get(parameter.argument)
         if argument is None:
-            raise ValueError(f"parameter refers to argument {parameter.argument!r}, which is none")
+            raise ValueError(f"{key}.argument {parameter.argument!r} is the name of no argument")
         if isinstance(parameter, TensorMap) and (
             (parameter.element, parameter.shape) != (argument.element, argument.shape)
             or len(parameter.box) != len(parameter.shape)
         ):
-            raise ValueError(f"tensor map of {argument.name} does not fit the argument's shape")
-
-
-def _known(element: str) -> str:
-    if element not in ELEMENT_BYTES:
-        raise ValueError(f"element {element!r} is not known to this loader")
-    return element
-
-
-def _access(value: str) -> str:
-    if value not in ACCESSES:
-        raise ValueError(f"access {value!r} is not known to this loader")
-    return value
-
-
-def _name(value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ValueError(f"expected a name, got {value!r}")
-    return value
-
-
-def _count(value: Any, least: int = 0) -> int:
-    if type(value) is not int or value < least:
-        raise ValueError(f"expected a count of at least {least}, got {value!r}")
-    return value
-
-
-def _bounds(values: Any) -> tuple[int, int]:
-    least, most = (_count(n, 1) for n in values)
-    if not least <= most <= LARGEST_EXTENT:
-        raise ValueError(f"bounds {values!r} are no least and most")
-    return least, most
-
-
-def _shape(values: Sequence[Any]) -> Shape:
-    return tuple(n if isinstance(n, str) and n.isidentifier() else _count(n, 1) for n in values)
+            raise ValueError(f"{key}, a tensor map, does not fit the shape of {argument.name}")
 
 
 # --- Checks before a launch: pure, on plain values --------------------------------------------
@@ -283,7 +327,7 @@ def check(
 ) -> tuple[int, dict[str, int]]:
     """Which of the variants takes the tensors, and the launch's extents; what fits none is refused.
 
-    Variants have the same arguments (`same_arguments`); the first whose bounds have the extents is
+    Variants have the same arguments (`check_variants`); the first whose bounds have the extents is
     taken. Errors speak of the last one, which is the most general.
     """
     metadata = variants[-1]
@@ -301,8 +345,8 @@ def check(
     return _choose(variants, extents), extents
 
 
-def same_arguments(variants: Sequence[Metadata]) -> None:
-    """Refuses variants that can't stand in for one another."""
+def check_variants(variants: Sequence[Metadata]) -> None:
+    """Refuses variants that can't stand in for one another, and one that no call could reach."""
     last = variants[-1]
     for other in variants[:-1]:
         if other.arguments != last.arguments:
@@ -310,6 +354,17 @@ def same_arguments(variants: Sequence[Metadata]) -> None:
                 f"kernels {other.kernel} and {last.kernel} are no variants of one another: the first "
                 f"takes ({other.takes()}), the second takes ({last.takes()})"
             )
+    for first, second in combinations(variants, 2):
+        names = {n for a in last.arguments for n in a.shape if isinstance(n, str)}
+        if all(_contains(first.bounds(n), second.bounds(n)) for n in names):
+            raise LoadError(
+                f"kernel {second.kernel} would never run behind {first.kernel}, which takes all of "
+                "its sizes; name the narrower first"
+            )
+
+
+def _contains(outer: tuple[int, int], inner: tuple[int, int]) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def output_shapes(
@@ -381,6 +436,13 @@ def _contiguous(argument: Argument, tensor: Tensor) -> str:
     return f"must be contiguous with strides {text(wanted)}, got {text(tensor.strides)}"
 
 
+def _in_memory(argument: Argument, tensor: Tensor) -> str:
+    # A tensor keeps its shape when its storage is resized to nothing.
+    if tensor.pointer or 0 in tensor.shape:
+        return ""
+    return f"must be in memory, got address 0 with shape {text(tensor.shape)}"
+
+
 def _aligned(argument: Argument, tensor: Tensor) -> str:
     if tensor.pointer % argument.alignment == 0:
         return ""
@@ -398,6 +460,7 @@ _RULES: tuple[Callable[[Argument, Tensor], str], ...] = (
     _same_element,
     _same_shape,
     _contiguous,
+    _in_memory,
     _aligned,
     _writable,
 )
@@ -432,16 +495,35 @@ def _choose(variants: Sequence[Metadata], extents: Mapping[str, int]) -> int:
         if all(has(variant, name) for name in extents):
             return number
     last = variants[-1]
-    # Where each extent has a variant but all together have none, any of them may be named.
-    lacking = [name for name in extents if not any(has(v, name) for v in variants)]
-    name = (lacking or [n for n in extents if not has(last, n)])[0]
-    bounds = dict.fromkeys(v.bounds(name) for v in variants)
-    wants = " or ".join(f"{least} to {most}" for least, most in bounds)
+    name = next((name for name in extents if not any(has(v, name) for v in variants)), "")
+    if not name:
+        raise LaunchError(f"kernel {last.kernel}: {_together(variants, extents)}")
     source = next(a for a in last.arguments if name in a.shape)
     raise LaunchError(
-        f"kernel {last.kernel}: {name} must be {wants}, got {extents[name]} "
-        f"by {source.name} {text(source.shape)}"
+        f"kernel {last.kernel}: {name} must be {_wants(v.bounds(name) for v in variants)}, got "
+        f"{extents[name]} by {source.name} {text(source.shape)}"
     )
+
+
+def _together(variants: Sequence[Metadata], extents: Mapping[str, int]) -> str:
+    """For extents that have a variant each, and none in common."""
+    takes = [
+        f"{v.kernel} takes " + " with ".join(f"{n} {_wants([v.bounds(n)])}" for n in extents)
+        for v in variants
+    ]
+    came = " with ".join(f"{name} {size}" for name, size in extents.items())
+    return f"no variant takes {came}: {', '.join(takes)}"
+
+
+def _wants(bounds: Iterable[tuple[int, int]]) -> str:
+    """Sizes in words; what overlaps or follows on is one range."""
+    merged: list[tuple[int, int]] = []
+    for least, most in sorted(bounds):
+        if merged and least <= merged[-1][1] + 1:
+            merged[-1] = (merged[-1][0], max(most, merged[-1][1]))
+        else:
+            merged.append((least, most))
+    return " or ".join(f"{a} to {b}" if a < b else str(a) for a, b in merged)
 
 
 def _apart(first: Argument, second: Argument, a: Tensor, b: Tensor) -> str:
@@ -473,9 +555,8 @@ def check_device(
         raise LoadError(
             f"kernel {metadata.kernel}: needs a driver for CUDA {needed}, this one is for {came}"
         )
-    match = re.fullmatch(r"sm_(\d+)(\d)([af]?)", metadata.arch)
-    if match is None:
-        raise LoadError(f"kernel {metadata.kernel}: arch {metadata.arch!r} is not a known one")
+    match = _ARCH.fullmatch(metadata.arch)
+    assert match is not None, "the metadata's reader has seen that it is one"
     major, minor = int(match[1]), int(match[2])
     exact = match[3] == "a"
     if capability[0] != major or capability[1] < minor or (exact and capability[1] != minor):
@@ -488,4 +569,18 @@ def check_device(
         raise LoadError(
             f"kernel {metadata.kernel}: needs {metadata.shared_bytes} bytes of shared memory a block, "
             f"this device has {shared_bytes}"
+        )
+
+
+# Bytes of a parameter.
+_PASSED: dict[type[Parameter], int] = {TensorMap: 128, Pointer: 8, Extent: 4}
+
+
+def check_parameters(metadata: Metadata, sizes: Sequence[int]) -> None:
+    """Refuses a cubin whose entry takes other parameters, by their bytes, than a launch would pass."""
+    passed = [_PASSED[type(parameter)] for parameter in metadata.parameters]
+    if list(sizes) != passed:
+        raise LoadError(
+            f"kernel {metadata.kernel}: the metadata has parameters of {text(passed)} bytes, entry "
+            f"{metadata.entry} of the cubin takes {text(sizes)}"
         )

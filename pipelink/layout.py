@@ -1,8 +1,8 @@
 """Layouts as CuTe writes them, `shape:stride`, with sizes that are expressions over facts.
 
-A fragment's layout has two modes, (thread, value), and maps each pair to row + rows * column. Two
-layouts are the same if they are the same map: modes are compared coalesced, in whatever nesting they
-are written.
+A fragment's layout has two modes, (thread, value), and maps each pair to row + rows * column. A part
+of a stage has a mode for each side, and maps an element to its place in the stage. Two layouts are
+the same if they are the same map: modes are compared coalesced, in whatever nesting they are written.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import ast
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from pipelink import expression
+from pipelink.abi import Value
 from pipelink.expression import ExpressionError
 
 _TOKEN = re.compile(r"[(),:]|[^(),:]+")
@@ -23,43 +24,76 @@ Mode = tuple[tuple[int, int], ...]  # (size, stride), innermost first
 
 @dataclass(frozen=True)
 class Layout:
-    """A (thread, value) layout; equal if the maps are."""
+    """A map from a coordinate for each mode to an integer; equal if the maps are."""
 
-    threads: Mode
-    values: Mode
-    thread_count: int
-    value_count: int
+    modes: tuple[Mode, ...]
+    sizes: tuple[int, ...]
     text: str = field(compare=False)
 
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def thread_count(self) -> int:
+        return self.sizes[0]
 
-def concrete(layout: str, facts: Mapping[str, int]) -> str:
+    @property
+    def value_count(self) -> int:
+        return self.sizes[1]
+
+
+def concrete(layout: str, facts: Mapping[str, Value]) -> str:
     """The layout with every size computed; `/` divides integers, as in the owner's C++."""
     return "".join(
         token
         if token in "(),:"
-        else str(expression.evaluate(re.sub("/+", "//", token.strip()), facts))
+        else str(expression.evaluate_number(re.sub("/+", "//", token.strip()), facts))
         for token in _TOKEN.findall(layout)
         if token.strip()
     )
 
 
-def parse(layout: str, facts: Mapping[str, int]) -> Layout:
-    """The layout of a fragment; ExpressionError says what is wrong with it."""
+def names(layout: str) -> frozenset[str]:
+    """The facts that a layout reads."""
+    found: frozenset[str] = frozenset()
+    for token in _TOKEN.findall(layout):
+        if token.strip() and token not in "(),:":
+            try:
+                found |= expression.names(re.sub("/+", "//", token.strip()))
+            except ExpressionError:
+                continue
+    return found
+
+
+def parse(layout: str, facts: Mapping[str, Value]) -> Layout:
+    """The map that a layout describes; ExpressionError says what is wrong with it."""
     text = concrete(layout, facts)
     halves = text.split(":")
     if len(halves) != 2:
         raise ExpressionError(f"'{text}' is not of the form shape:stride")
     shape, stride = (_tuple(half, text) for half in halves)
-    if not isinstance(shape, tuple) or not isinstance(stride, tuple) or len(shape) != 2:
-        raise ExpressionError(f"'{text}' has not two modes, thread and value")
-    if len(stride) != 2:
+    shape, stride = (side if isinstance(side, tuple) else (side,) for side in (shape, stride))
+    if len(shape) != len(stride):
         raise ExpressionError(f"shape and stride of '{text}' are nested differently")
     modes = [list(_flat(*pair, text)) for pair in zip(shape, stride, strict=True)]
-    counts = [math.prod(size for size, _ in mode) for mode in modes]
-    return Layout(_coalesced(modes[0]), _coalesced(modes[1]), counts[0], counts[1], text)
+    sizes = tuple(math.prod(size for size, _ in mode) for mode in modes)
+    return Layout(tuple(map(_coalesced, modes)), sizes, text)
+
+
+def fragment(layout: str, facts: Mapping[str, Value]) -> Layout:
+    """The layout of a fragment, (thread, value)."""
+    found = parse(layout, facts)
+    if len(found.modes) != 2:
+        raise ExpressionError(f"'{found.text}' has not two modes, thread and value")
+    return found
+
+
+def row_major(shape: Sequence[int]) -> Layout:
+    """The layout of a tensor whose last side runs fastest."""
+    strides = [math.prod(shape[n + 1 :]) for n in range(len(shape))]
+    text = f"({','.join(map(str, shape))}):({','.join(map(str, strides))})"
+    modes = tuple(_coalesced([pair]) for pair in zip(shape, strides, strict=True))
+    return Layout(modes, tuple(shape), text)
 
 
 def _tuple(half: str, text: str) -> object:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import difflib
+import keyword
 import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from pipelink.abi import IDENTIFIER
+from pipelink.abi import IDENTIFIER, Value
 from pipelink.arch import ARCHES
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
 from pipelink.launch import LARGEST_EXTENT
@@ -30,43 +31,64 @@ _EXTENT = ("least", "most")
 _INSTANCE = ("object", "facts", "imports")
 _ROLE = ("name", "steps")
 _CHANNEL = ("from", "to")
+# Names of parameters that a call could not be told apart from its own.
+_TAKEN = {
+    "stream": "a call passes its stream by this name",
+    "self": "a method has it for its object",
+}
+
+
+class Table(dict[str, Any]):
+    """A table of a manifest, and the file that each of its keys came from."""
+
+    def __init__(self, values: dict[str, Any], files: dict[str, Path]) -> None:
+        super().__init__(values)
+        self.files = files
 
 
 class _Reader:
-    """Collects every fault of one file."""
+    """Collects every fault of one manifest."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self.faults: list[Diagnostic] = []
 
-    def fault(self, message: str, key: str = "", help_: str = "", code: str = "PL005") -> None:
-        place = FilePlace(str(self.path), key)
-        self.faults.append(Diagnostic(code, message, place, help=help_))
+    def fault(
+        self,
+        message: str,
+        key: str = "",
+        help_: str = "",
+        code: str = "PL005",
+        files: Iterable[Path] = (),
+    ) -> None:
+        """A fault of `key`, in the manifest itself where no other files are named."""
+        first, *others = [FilePlace(str(f), key) for f in dict.fromkeys(files or (self.path,))]
+        self.faults.append(Diagnostic(code, message, first, tuple(others), help=help_))
 
-    def keys(self, table: dict[str, Any], known: tuple[str, ...], where: str) -> None:
+    def keys(self, table: Table, known: tuple[str, ...], where: str) -> None:
         for key in table:
-            if key in known:
-                continue
-            close = difflib.get_close_matches(key, known, 1)
-            help_ = f"did you mean '{close[0]}'?" if close else f"known keys: {', '.join(known)}"
-            self.fault(f"unknown key '{key}' in {where}", key, help_, "PL006")
+            if key not in known:
+                help_ = _nearest(key, known, "known keys")
+                message = f"unknown key '{key}' in {where}"
+                self.fault(message, key, help_, "PL006", (table.files[key],))
 
-    def get(self, table: dict[str, Any], key: str, kind: type, where: str) -> Any:
+    def get(self, table: Table, key: str, kind: type, where: str) -> Any:
         value = table.get(key)
         if value is None:
             self.fault(f"{where} has no '{key}'", key)
-            return kind()
+            return _empty(kind)
         if not isinstance(value, kind):
-            self.fault(f"'{key}' of {where} is no {_KINDS[kind]}", key)
-            return kind()
+            files = (table.files[key],)
+            self.fault(f"'{key}' of {where} is no {_KINDS[kind]}", key, files=files)
+            return _empty(kind)
         return value
 
-    def tables(self, rows: Any, where: str) -> list[dict[str, Any]]:
+    def tables(self, rows: Any, where: str) -> list[Table]:
         found = rows if isinstance(rows, list) else [rows]
         for row in found:
-            if not isinstance(row, dict):
+            if not isinstance(row, Table):
                 self.fault(f"{row!r} in {where} is no table")
-        return [row for row in found if isinstance(row, dict)]
+        return [row for row in found if isinstance(row, Table)]
 
     def pair(self, text: Any, where: str) -> tuple[str, str]:
         parts = tuple(text.split(".")) if isinstance(text, str) else ()
@@ -76,36 +98,61 @@ class _Reader:
         return (parts[0], parts[1])
 
 
-_KINDS: dict[type, str] = {str: "text", dict: "table", list: "array"}
+_KINDS: dict[type, str] = {str: "text", Table: "table", list: "array"}
 
 
-def read_table(path: Path) -> tuple[dict[str, Any], tuple[Path, ...]]:
+def _empty(kind: type) -> Any:
+    return Table({}, {}) if kind is Table else kind()
+
+
+def _nearest(name: str, known: Iterable[str], what: str) -> str:
+    """Help for a name that is none of the known ones."""
+    names = list(known)
+    close = difflib.get_close_matches(name, names, 1)
+    return f"did you mean '{close[0]}'?" if close else f"{what}: {', '.join(names)}"
+
+
+def read_table(path: Path) -> tuple[Table, tuple[Path, ...]]:
     """A manifest's table laid over those that it extends, and all files that this reads."""
     files: list[Path] = []
-    layers: list[dict[str, Any]] = []
+    layers: list[Table] = []
     following: Path | None = path
     while following is not None:
-        if following.resolve() in {f.resolve() for f in files}:
-            message = f"{files[-1]} extends {following}, which extends it in turn"
-            raise _unreadable(files[-1], message, "extends")
         files.append(following)
         layers.append(_parse(following))
-        base = layers[-1].pop("extends", None)
-        if base is not None and not isinstance(base, str):
-            raise _unreadable(following, "'extends' of the manifest is no text", "extends")
-        following = None if base is None else following.parent / base
-        if following is not None and not following.is_file():
-            message = f"{files[-1]} extends {following}, which does not exist"
-            raise _unreadable(files[-1], message, "extends")
-    table: dict[str, Any] = {}
-    for layer in reversed(layers):
+        following = _base(files, layers[-1].pop("extends", None))
+    table, *others = reversed(layers)
+    for layer in others:
+        if "parameters" in layer:  # the caller's order, which is one author's alone
+            table.pop("parameters", None)
         table = _over(table, layer)
     return table, tuple(files)
 
 
-def _parse(path: Path) -> dict[str, Any]:
+def _base(files: list[Path], extends: Any) -> Path | None:
+    """The file that the last of `files` extends."""
+    last = files[-1]
+    if extends is None:
+        return None
+    if not isinstance(extends, str):
+        raise _unreadable(last, "'extends' of the manifest is no text", "extends")
+    base = last.parent / extends
+    if base.is_dir():
+        raise _unreadable(last, f"{last} extends {base}, which is a folder", "extends")
+    if not base.is_file():
+        raise _unreadable(last, f"{last} extends {base}, which does not exist", "extends")
+    before = [f.resolve() for f in files]
+    if base.resolve() not in before:
+        return base
+    chain = files[before.index(base.resolve()) :]
+    circle = ", which extends ".join(map(str, [*chain[1:], chain[0]]))
+    message = f"{chain[0]} extends {circle if len(chain) > 1 else 'itself'}"
+    raise _unreadable(last, message, "extends")
+
+
+def _parse(path: Path) -> Table:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return _table(tomllib.loads(path.read_text(encoding="utf-8")), path)
     except OSError as error:
         message = f"{path} can't be read: {(error.strerror or 'error').lower()}"
         raise _unreadable(path, message) from error
@@ -113,39 +160,59 @@ def _parse(path: Path) -> dict[str, Any]:
         raise _unreadable(path, f"{path} is no TOML: {error}") from error
 
 
+def _table(values: dict[str, Any], path: Path) -> Table:
+    return Table({k: _value(v, path) for k, v in values.items()}, dict.fromkeys(values, path))
+
+
+def _value(value: Any, path: Path) -> Any:
+    if isinstance(value, list):
+        return [_value(row, path) for row in value]
+    return _table(value, path) if isinstance(value, dict) else value
+
+
 def _unreadable(path: Path, message: str, key: str = "") -> InputError:
     return InputError(Diagnostic("PL005", message, FilePlace(str(path), key)))
 
 
-def _over(base: Any, own: Any) -> Any:
+def _over(base: Table, own: Table) -> Table:
     """Tables are laid over one another key by key; any other value takes the place of the base's."""
-    if not (isinstance(base, dict) and isinstance(own, dict)):
-        return own
-    return base | {key: _over(base.get(key), value) for key, value in own.items()}
+    values = dict(base)
+    for key, value in own.items():
+        below = base.get(key)
+        if isinstance(below, Table) and isinstance(value, Table):
+            values[key] = _over(below, value)
+        else:
+            values[key] = value
+    return Table(values, base.files | own.files)
 
 
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a file; all its faults at once. One that it extends is held to be whole too,
     so that a fault is reported in the file that has it."""
     table, files = read_table(path)
-    if len(files) > 1:
-        read_manifest(files[1])
+    base = read_manifest(files[1]) if len(files) > 1 else None
     reader = _Reader(path)
     reader.keys(table, _TOP, "the manifest")
+    if base is not None and table.files["kernel"] != path:
+        help_ = f"give it a name of its own, '{base.kernel}' is the kernel of {base.path}"
+        reader.fault("a manifest that extends another one has no 'kernel'", "kernel", help_)
+    instances = reader.get(table, "instances", Table, "the manifest")
+    if table.get("instances") == {}:
+        reader.fault("[instances] is empty", "instances", "a kernel is made of instances")
     manifest = Manifest(
         path=path.as_posix(),
         kernel=_identifier(reader, reader.get(table, "kernel", str, "the manifest"), "kernel"),
         target=_target(reader, reader.get(table, "target", str, "the manifest")),
         files=tuple(f.as_posix() for f in files),
         facts=_facts(reader, table.get("facts", {}), "[facts]"),
-        extents=_extents(reader, table.get("extents", {})),
-        instances=tuple(_instances(reader, reader.get(table, "instances", dict, "the manifest"))),
+        extents=_extents(reader, table.get("extents", Table({}, {}))),
+        instances=tuple(_instances(reader, instances, base)),
         roles=tuple(_roles(reader, reader.get(table, "roles", list, "the manifest"))),
         channels=tuple(_channels(reader, table.get("channels", []))),
         schedule=reader.pair(reader.get(table, "schedule", str, "the manifest"), "schedule"),
-        parameters=_parameters(reader, reader.get(table, "parameters", dict, "the manifest")),
+        parameters=_parameters(reader, reader.get(table, "parameters", Table, "the manifest")),
     )
-    _references(reader, manifest)
+    _references(reader, manifest, tuple(instances))
     checkpoint(reader.faults)
     return manifest
 
@@ -158,52 +225,60 @@ def _identifier(reader: _Reader, name: str, key: str) -> str:
 
 def _target(reader: _Reader, target: str) -> str:
     if target and target not in ARCHES:
-        close = difflib.get_close_matches(target, ARCHES, 1)
-        help_ = f"did you mean '{close[0]}'?" if close else f"known targets: {', '.join(ARCHES)}"
+        help_ = _nearest(target, ARCHES, "known targets")
         reader.fault(f"unknown target '{target}'", "target", help_, "PL007")
     return target
 
 
-def _facts(reader: _Reader, table: Any, where: str) -> dict[str, int]:
+def _facts(reader: _Reader, table: Any, where: str) -> dict[str, Value]:
     if not isinstance(table, dict):
         reader.fault(f"{where} is no table")
         return {}
     for name, value in table.items():
-        if type(value) is not int:
-            reader.fault(f"'{name}' in {where} is no integer", name)
-        elif abs(value) >= 1 << 63:
+        if not isinstance(value, bool | int | str):
+            reader.fault(f"'{name}' in {where} is no integer, truth or text", name)
+        elif isinstance(value, int) and abs(value) >= 1 << 63:
             reader.fault(f"'{name}' in {where} has more than 64 bits", name)
-    return {name: value for name, value in table.items() if type(value) is int}
+    return {name: value for name, value in table.items() if isinstance(value, bool | int | str)}
 
 
 def _extents(reader: _Reader, table: Any) -> dict[str, tuple[int, int]]:
     """The bounds of each extent that has any: (least, most)."""
-    if not isinstance(table, dict):
+    if not isinstance(table, Table):
         reader.fault("[extents] is no table", "extents")
         return {}
     bounds = {}
     for name, body in table.items():
         where = f"'{name}' in [extents]"
-        if not isinstance(body, dict):
+        if not isinstance(body, Table):
             reader.fault(f"{where} is no table", name)
             continue
         reader.keys(body, _EXTENT, where)
-        least, most = body.get("least", 1), body.get("most", LARGEST_EXTENT)
-        if (
-            type(least) is not int
-            or type(most) is not int
-            or not 1 <= least <= most <= LARGEST_EXTENT
-        ):
-            reader.fault(
-                f"{where} is {least!r} to {most!r}, bounds are 1 <= least <= most <= {LARGEST_EXTENT}",
-                name,
+        least, most = _bound(reader, body, "least", where), _bound(reader, body, "most", where)
+        if least is None or most is None:
+            continue
+        if not 1 <= least <= most <= LARGEST_EXTENT:
+            # One that the manifest sets may not fit one that it inherits: its own file first.
+            message = (
+                f"{where} is {least} to {most}, bounds are 1 <= least <= most <= {LARGEST_EXTENT}"
             )
+            files = sorted(body.files.values(), key=lambda file: file != reader.path)
+            reader.fault(message, name, files=files)
             continue
         bounds[name] = (least, most)
     return bounds
 
 
-def _instances(reader: _Reader, table: dict[str, Any]) -> Iterable[InstanceSpec]:
+def _bound(reader: _Reader, body: Table, key: str, where: str) -> int | None:
+    value = body.get(key, {"least": 1, "most": LARGEST_EXTENT}[key])
+    if type(value) is int:
+        return value
+    reader.fault(f"'{key}' of {where} is no integer", key, files=(body.files[key],))
+    return None
+
+
+def _instances(reader: _Reader, table: Table, base: Manifest | None) -> Iterable[InstanceSpec]:
+    inherited = [i.name for i in base.instances] if base else []
     for name, body in table.items():
         where = f"[instances.{name}]"
         _identifier(reader, name, "instance")
@@ -211,10 +286,14 @@ def _instances(reader: _Reader, table: dict[str, Any]) -> Iterable[InstanceSpec]
             reader.fault(
                 "an instance can't be named 'kernel', which the kernel's facts go by", name
             )
-        if not isinstance(body, dict):
+        if not isinstance(body, Table):
             reader.fault(f"{where} is no table", name)
             continue
         reader.keys(body, _INSTANCE, where)
+        if base and name not in inherited and "object" not in body:
+            message = f"{where} has no 'object', and {base.path} has no instance '{name}'"
+            reader.fault(message, name, _nearest(name, inherited, "its instances"))
+            continue
         yield InstanceSpec(
             name,
             reader.get(body, "object", str, where),
@@ -256,10 +335,13 @@ def _channels(reader: _Reader, rows: Any) -> Iterable[tuple[str, str]]:
         yield (ends[0], ends[1])
 
 
-def _parameters(reader: _Reader, table: dict[str, Any]) -> dict[str, tuple[str, ...]]:
+def _parameters(reader: _Reader, table: Table) -> dict[str, tuple[str, ...]]:
     result = {}
     for name, ports in table.items():
         _identifier(reader, name, "parameter")
+        if name in _TAKEN or keyword.iskeyword(name):
+            help_ = f"rename it: {_TAKEN.get(name, 'Python has the word for itself')}"
+            reader.fault(f"parameter '{name}' can't be passed by keyword", name, help_)
         rows = [ports] if isinstance(ports, str) else ports
         if not isinstance(rows, list):
             reader.fault(f"parameter '{name}' is no port and no array of ports", name)
@@ -272,9 +354,10 @@ def _parameters(reader: _Reader, table: dict[str, Any]) -> dict[str, tuple[str, 
     return result
 
 
-def _references(reader: _Reader, manifest: Manifest) -> None:
+def _references(reader: _Reader, manifest: Manifest, known: tuple[str, ...]) -> None:
     """Every instance that the manifest speaks of is one of its instances."""
-    known = {i.name for i in manifest.instances}
+    if not known:  # which is a fault of its own, told once
+        return
     uses = [(instance, f"role '{r.name}'") for r in manifest.roles for instance, _ in r.steps]
     uses += [
         (end.split(".")[0], "[[channels]]") for channel in manifest.channels for end in channel
@@ -287,8 +370,5 @@ def _references(reader: _Reader, manifest: Manifest) -> None:
     uses += [(manifest.schedule[0], "schedule")]
     for name, where in uses:
         if name and name not in known:
-            close = difflib.get_close_matches(name, known, 1)
-            help_ = (
-                f"did you mean '{close[0]}'?" if close else f"instances: {', '.join(sorted(known))}"
-            )
+            help_ = _nearest(name, sorted(known), "instances")
             reader.fault(f"{where} names instance '{name}', which does not exist", name, help_)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipelink.abi import Contract, Places, Record
+from pipelink.abi import NOTE_VERSION, Contract, Places, Record, Value
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class InstanceSpec:
 
     name: str
     object: str
-    facts: dict[str, int] = field(default_factory=dict)
+    facts: dict[str, Value] = field(default_factory=dict)
     imports: dict[str, str] = field(default_factory=dict)
 
 
@@ -33,7 +33,7 @@ class Manifest:
     files: tuple[str, ...]
     kernel: str
     target: str
-    facts: dict[str, int]
+    facts: dict[str, Value]
     extents: dict[str, tuple[int, int]]
     instances: tuple[InstanceSpec, ...]
     roles: tuple[RoleSpec, ...]
@@ -44,12 +44,14 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Component:
-    """An object as read: contract, hash of the contract's text, and where its lines stand."""
+    """An object as read: contract, hash of the contract's text, where its lines stand, and the
+    version of its note's format."""
 
     path: str
     contract: Contract
     fingerprint: int
     places: Places | None
+    version: int = NOTE_VERSION
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,15 @@ class Kernel:
 
 
 class FactValue(Record, frozen=True):
-    """A resolved fact: who fixed it, and who takes it from whom."""
+    """A resolved fact: who fixed it, by which instances it came, and who takes it from here."""
 
     instance: str
     name: str
     kind: str
-    value: int
+    value: Value
     provider: str
+    path: tuple[str, ...] = ()
+    consumers: tuple[str, ...] = ()
 
 
 class InstancePlan(Record, frozen=True):
@@ -112,9 +116,10 @@ class Region(Record, frozen=True):
 
 
 class BarrierPlan(Record, frozen=True):
-    """A named barrier of the block."""
+    """Named barriers of the block: `count` ids from `id` on."""
 
     id: int
+    count: int
     instance: str
     name: str
     threads: int

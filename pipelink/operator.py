@@ -4,7 +4,8 @@
     out = op(x, w_gate, w_up)        # also torch.ops.mine.ffn
 
 Arguments of access "read" and "update" are passed, in the contract's order; those of access "write"
-are allocated and returned, with the shapes that the contract gives them.
+are allocated and returned, with the shapes that the contract gives them. Without any of these it
+returns None.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ def torch_operator(kernel: Kernel, name: str) -> Callable[..., Any]:
     names = [a.name for a in metadata.arguments]
     passed = [a.name for a in metadata.arguments if a.access != "write"]
     written = [(a.name, _DTYPES[a.element]) for a in metadata.arguments if a.access == "write"]
-    _known(metadata, passed)
+    _allocatable(metadata, passed)
 
     def shapes(came: tuple[Any, ...], dtypes: tuple[Any, ...]) -> dict[str, tuple[Any, ...]]:
         elements = (_ELEMENTS.get(dtype, str(dtype)) for dtype in dtypes)
@@ -45,7 +46,7 @@ def torch_operator(kernel: Kernel, name: str) -> Callable[..., Any]:
 
     def result(made: dict[str, Any]) -> Any:
         values = tuple(made.values())
-        return values[0] if len(values) == 1 else values
+        return values if len(values) > 1 else next(iter(values), None)
 
     def run(*tensors: Any) -> Any:
         made = allocate(tensors, seen)
@@ -71,12 +72,18 @@ def _schema(metadata: Metadata, outputs: int) -> str:
         f"{marks[a.access].format(chr(ord('a') + i))} {a.name}"
         for i, a in enumerate(a for a in metadata.arguments if a.access != "write")
     ]
-    gives = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"
+    gives = "Tensor" if outputs == 1 else f"({', '.join(['Tensor'] * outputs)})"  # () is None
     return f"({', '.join(takes)}) -> {gives}"
 
 
-def _known(metadata: Metadata, passed: list[str]) -> None:
-    """Refuses a kernel with an output whose shape no input fixes."""
+def _allocatable(metadata: Metadata, passed: list[str]) -> None:
+    """Refuses a kernel of whose outputs no input fixes the device, or a shape."""
+    if not passed:
+        names = ", ".join(a.name for a in metadata.arguments)
+        raise LoadError(
+            f"kernel {metadata.kernel}: it only writes ({names}), an operator needs an input that says "
+            "on which device"
+        )
     extents = {n for a in metadata.arguments if a.name in passed for n in a.shape}
     for argument in metadata.arguments:
         for n in argument.shape:

@@ -36,9 +36,10 @@ from pipelink.launch import (
     bind,
     check,
     check_device,
+    check_parameters,
+    check_variants,
     read_metadata,
     row_major,
-    same_arguments,
     text,
 )
 
@@ -66,6 +67,8 @@ _SWIZZLES = {
     64: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_64B,
     128: driver.CUtensorMapSwizzle.CU_TENSOR_MAP_SWIZZLE_128B,
 }
+# How an ELF file begins, and the machine of one for GPUs, which stands at bytes 18 and 19.
+_ELF, _EM_CUDA = b"\x7fELF", 190
 
 
 @dataclass(frozen=True)
@@ -101,7 +104,7 @@ class Kernel:
     """A linked kernel, or variants of one; loaded on a device at the first launch there.
 
     It may be called from several threads. `close` unloads it; no call, and no CUDA graph that holds
-    one, may run after that.
+    one, may run after that, and no capture while it closes.
     """
 
     def __init__(self, *images: Image) -> None:
@@ -111,17 +114,21 @@ class Kernel:
         self._lock = threading.Lock()
         self._closed = False
         self.variants: tuple[Metadata, ...] = tuple(image.metadata for image in images)
-        same_arguments(self.variants)
+        check_variants(self.variants)
+        # The arguments of a call that needs no `bind`. None has as many once it is closed: so all
+        # calls come to hear that, and those before it pay nothing.
+        self._takes = len(self.metadata.arguments)
 
     @property
     def metadata(self) -> Metadata:
         """Of the last variant, which is the most general."""
         return self.variants[-1]
 
-    def __call__(self, *given: Any, stream: Any = None, **named: Any) -> None:
+    def __call__(self, /, *given: Any, stream: Any = None, **named: Any) -> None:
         """Launches on `stream`, or on torch's current stream if an argument is torch's."""
         values = given
-        if named or len(given) != len(self.metadata.arguments):
+        if named or len(given) != self._takes:
+            self._check_open()
             values = tuple(bind(self.metadata, given, named).values())
         # What was launched before needs no second check: a key is all that the checks look at.
         torch = sys.modules.get("torch")
@@ -137,38 +144,53 @@ class Kernel:
         return self._run(launch, values, stream)
 
     def close(self) -> None:
-        """Waits for the devices that it is loaded on, and unloads it."""
+        """Waits for the devices that it is loaded on, and unloads it from each.
+
+        What a device refuses is raised at the end, and tried again by the next `close`.
+        """
+        faults = []
         with self._lock:
-            self._closed = True
+            self._closed, self._takes = True, -1
             self._launches.clear()
-            loaded, self._loaded = self._loaded, {}
-        for image in loaded.values():
-            with device.current(image.context):
-                call("work on the device failed", driver.cuCtxSynchronize())
-                call("the kernel can't be unloaded", driver.cuModuleUnload(image.module))
+            for (number, ordinal), loaded in list(self._loaded.items()):
+                try:
+                    _unload(loaded)
+                    del self._loaded[number, ordinal]
+                except DriverError as error:
+                    faults.append(f"cuda:{ordinal}: {error}")
+        if faults:
+            what = "; ".join(dict.fromkeys(faults))
+            raise DriverError(f"kernel {self.metadata.kernel}: {what}")
 
     def __enter__(self) -> "Kernel":
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        self.close()
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        try:
+            self.close()
+        except DriverError as fault:
+            if error is None:
+                raise
+            error.add_note(str(fault))  # what ended the block is what its user must see
 
     def __str__(self) -> str:
         return f"{self.metadata.kernel}({self.metadata.takes()}) for {self.metadata.arch}"
 
-    def _prepare(self, values: Sequence[Any], stream: int) -> _Launch:
-        metadata = self.metadata
+    def _check_open(self) -> None:
         if self._closed:
             raise LaunchError(
-                f"kernel {metadata.kernel}: it was closed and takes no more calls, got one with "
-                f"({', '.join(a.name for a in metadata.arguments)})"
+                f"kernel {self.metadata.kernel}: it was closed and takes no more calls"
             )
+
+    def _prepare(self, values: Sequence[Any], stream: int) -> _Launch:
+        metadata = self.metadata
         tensors: dict[str, Tensor] = {}
         for argument, value in zip(metadata.arguments, values, strict=True):
             try:
                 tensors[argument.name] = describe(value, stream)
             except LaunchError as error:
-                raise LaunchError(f"kernel {metadata.kernel}: {argument.name} {error}") from None
+                said = f"kernel {metadata.kernel}: {argument.name} {error}"
+                raise LaunchError(said) from error.__cause__
         number, extents = check(self.variants, tensors)
         ordinal = int(next(iter(tensors.values())).device.removeprefix("cuda:"))
         loaded = self._on(number, ordinal)
@@ -199,13 +221,16 @@ class Kernel:
         pushed = driver.cuCtxPushCurrent(launch.context)
         if pushed[0]:
             call("the context cannot be used", pushed)
-        launched = driver.cuLaunchKernel(*launch.before, stream, launch.pointers, 0)
-        driver.cuCtxPopCurrent()
+        try:
+            launched = driver.cuLaunchKernel(*launch.before, stream, launch.pointers, 0)
+        finally:
+            driver.cuCtxPopCurrent()
         if launched[0]:
             call(f"kernel {self.metadata.kernel}: the driver refuses the launch", launched)
 
     def _on(self, number: int, ordinal: int) -> _Loaded:
         with self._lock:
+            self._check_open()
             loaded = self._loaded.get((number, ordinal))
             if loaded is None:
                 loaded = self._loaded[number, ordinal] = _load(self._images[number], ordinal)
@@ -222,11 +247,25 @@ def _load(image: Image, ordinal: int) -> _Loaded:
     return _Loaded(context, module, function, processors * image.metadata.blocks_per_sm)
 
 
+def _unload(loaded: _Loaded) -> None:
+    with device.current(loaded.context):
+        call("work on the device failed", driver.cuCtxSynchronize())
+        call("the kernel can't be unloaded", driver.cuModuleUnload(loaded.module))
+
+
 def _function(image: Image) -> tuple[Any, Any]:
-    metadata = image.metadata
-    name, shared = metadata.kernel, metadata.shared_bytes
-    what = f"kernel {name}: the driver refuses the cubin"
+    what = f"kernel {image.metadata.kernel}: the driver refuses the cubin"
     module = call(what, driver.cuModuleLoadData(image.cubin))
+    try:
+        return module, _entry(image.metadata, module)
+    except RuntimeFault:
+        driver.cuModuleUnload(module)
+        raise
+
+
+def _entry(metadata: Metadata, module: Any) -> Any:
+    """The entry of a loaded module, fit to be launched as the metadata says."""
+    name, shared = metadata.kernel, metadata.shared_bytes
     found = driver.cuModuleGetFunction(module, metadata.entry.encode())
     function = call(f"kernel {name}: no entry {metadata.entry}", found)
     limit = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -239,7 +278,8 @@ def _function(image: Image) -> tuple[Any, Any]:
     if blocks < metadata.blocks_per_sm:
         needs = f"blocks_per_sm {metadata.blocks_per_sm}"
         raise LoadError(f"kernel {name}: the grid needs {needs}, the device fits {blocks}")
-    return module, function
+    check_parameters(metadata, device.parameter_sizes(function))
+    return function
 
 
 def _value(
@@ -291,12 +331,17 @@ def _stream(kernel: Kernel, values: Sequence[Any], stream: Any, ordinal: int | N
         if any(is_torch(value) for value in values):
             return 0  # a tensor on no CUDA device, which the checks refuse by name
         raise LaunchError(f"kernel {name}: no torch tensor is among the arguments, pass stream=")
-    if hasattr(stream, "__cuda_stream__"):
-        handle = stream.__cuda_stream__()[1]
-    else:
-        handle = getattr(stream, "cuda_stream", stream)
-    if not isinstance(handle, int):
+    try:
+        if hasattr(stream, "__cuda_stream__"):
+            handle = stream.__cuda_stream__()[1]
+        else:
+            handle = getattr(stream, "cuda_stream", stream)
+    except Exception as error:
+        raise LaunchError(f"kernel {name}: stream must be a CUDA stream, got {stream!r}") from error
+    if not isinstance(handle, int) or isinstance(handle, bool):
         raise LaunchError(f"kernel {name}: stream must be a CUDA stream, got {stream!r}")
+    if not 0 <= handle < 1 << 64:
+        raise LaunchError(f"kernel {name}: stream must be a handle of 64 bits, got {handle}")
     index = getattr(getattr(stream, "device", None), "index", None)
     if isinstance(index, int) and ordinal not in (None, index):
         first = kernel.metadata.arguments[0].name
@@ -314,16 +359,25 @@ def load(*paths: str | Path) -> Kernel:
     """
     if not paths:
         raise LoadError("load takes the path of a cubin, or those of variants, got none")
-    return Kernel(*map(_image, map(Path, paths)))
+    return Kernel(*map(_image, paths))
 
 
-def _image(path: Path) -> Image:
-    beside = path.with_suffix(".json")
+def _image(given: str | Path) -> Image:
     try:
-        cubin = path.read_bytes()
-        written = beside.read_text(encoding="utf-8")
-    except OSError as error:
-        raise LoadError(f"{error.filename}: {(error.strerror or str(error)).lower()}") from None
+        path = Path(given)
+    except TypeError:
+        raise LoadError(
+            f"load takes paths of cubins, got {given!r}; pass the paths one by one"
+        ) from None
+    cubin = _linked(path)
+    beside = path.with_suffix(".json")
+    if not beside.exists():
+        raise LoadError(
+            f"{beside}: no such file; it is the launch metadata of {path.name}, which `pipelink link` "
+            "writes beside it"
+        )
+    try:
+        written = _read(beside).decode()
     except UnicodeDecodeError:
         raise LoadError(f"{beside}: not JSON: not text in UTF-8") from None
     metadata = read_metadata(written, str(beside))
@@ -334,3 +388,25 @@ def _image(path: Path) -> Image:
             f"{metadata.cubin_sha256[:16]}"
         )
     return Image(metadata, cubin)
+
+
+def _linked(path: Path) -> bytes:
+    """The content of a cubin; what else may lie beside one is refused."""
+    if path.suffix == ".json":
+        raise LoadError(f"{path}: not a linked cubin; pass the .cubin that it lies beside")
+    data = _read(path)
+    if data[:4] != _ELF:
+        raise LoadError(f"{path}: not a linked cubin")
+    if int.from_bytes(data[18:20], "little") != _EM_CUDA:
+        raise LoadError(
+            f"{path}: not a linked cubin but an object; `pipelink link` makes one of it"
+        )
+    return data
+
+
+def _read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except (OSError, ValueError) as error:  # a path with a zero byte is no OSError
+        said = getattr(error, "strerror", None) or str(error)
+        raise LoadError(f"{path}: {said.lower()}") from None

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from pipelink import expression
-from pipelink.abi import Claim, Entry, Port
+from pipelink import expression, layout
+from pipelink.abi import ELEMENT_BYTES, Claim, Entry, Part, Port
 from pipelink.arch import ARCHES, Arch
-from pipelink.layout import Layout, parse
-from pipelink.model import Instance, Kernel
-from pipelink.resolve import Facts
+from pipelink.diagnostics import Place, Where
+from pipelink.layout import Layout
+from pipelink.model import FactValue, Instance, Kernel
+from pipelink.resolve import Facts, place_of, shown
+
+# A diagnostic names at most so many places at which the values that it speaks of are fixed.
+MOST_CAUSES = 6
 
 
 @dataclass(frozen=True)
@@ -28,6 +33,10 @@ class End:
     def name(self) -> str:
         return f"{self.instance.name}.{self.port.name}"
 
+    @property
+    def place(self) -> Place:
+        return Place(self.instance.name, "ports", self.index)
+
 
 @dataclass(frozen=True)
 class View:
@@ -35,6 +44,7 @@ class View:
 
     kernel: Kernel
     facts: Facts
+    listing: tuple[FactValue, ...]
 
     @property
     def arch(self) -> Arch:
@@ -42,15 +52,40 @@ class View:
 
     def value(self, instance: Instance, text: str) -> int:
         """An expression's value with the instance's facts."""
-        return expression.evaluate(text, self.facts[instance.name])
+        return expression.evaluate_number(text, self.facts[instance.name])
 
-    def layout(self, instance: Instance, text: str) -> Layout:
-        return parse(text, self.facts[instance.name])
+    def fragment(self, end: End) -> Layout:
+        return layout.fragment(end.port.layout, self.facts[end.instance.name])
+
+    def fragment_count(self, end: End) -> int:
+        """Elements a thread of a register port: its layout's values; objects of format 1 say it."""
+        return (
+            self.value(end.instance, end.port.count)
+            if end.port.count
+            else self.fragment(end).value_count
+        )
+
+    def sides(self, instance: Instance, sizes: tuple[str, ...]) -> list[int]:
+        return [self.value(instance, s) for s in sizes]
+
+    def part_layout(self, instance: Instance, part: Part) -> Layout:
+        if part.layout:
+            return layout.parse(part.layout, self.facts[instance.name])
+        return layout.row_major(self.sides(instance, part.shape))
+
+    def part_bytes(self, instance: Instance, part: Part) -> int:
+        size = ELEMENT_BYTES[part.element]
+        for side in self.sides(instance, part.shape):
+            size *= side
+        return size
 
     def shape(self, instance: Instance, sizes: tuple[str, ...]) -> tuple[int | str, ...]:
         """Sizes as integers; an extent keeps its name."""
-        extents = {f.name for f in instance.contract.facts if f.kind == "extent"}
+        extents = self.extents(instance)
         return tuple(s if s in extents else self.value(instance, s) for s in sizes)
+
+    def extents(self, instance: Instance) -> set[str]:
+        return {f.name for f in instance.contract.facts if f.kind == "extent"}
 
     def end(self, text: str) -> End | None:
         """The port that `instance.port` names, if there is one."""
@@ -108,6 +143,66 @@ class View:
         """The warps of a role: what its steps claim; one warp if none does."""
         found = [self.claim(i, "warps") for i in self.role_instances(role)]
         return max((amount for claim in found if claim for amount in claim[1:]), default=1)
+
+    def own_warps(self, instance: Instance) -> int:
+        """The warps of the instance's role; one where it has none."""
+        role = self.role_of(instance)
+        return self.warps(role) if role else 1
+
+    def scopes(self, instance: Instance, claim: Claim) -> int:
+        """How many of a claim there are: one for the role, or for each of its parts."""
+        warps = self.own_warps(instance)
+        return {"role": 1, "warpgroup": max(1, warps // 4), "warp": warps}[claim.scope]
+
+    def arrivals(self, instance: Instance, by: str, written: str) -> int:
+        """Arrivals of one phase of an mbarrier: what the arrivers are in this role, or a number."""
+        warps = self.own_warps(instance)
+        known = {
+            "copies": 1,
+            "one_thread": 1,
+            "each_warp": warps,
+            "each_warpgroup": max(1, warps // 4),
+            "each_thread": 32 * warps,
+        }
+        return known[by] if by else self.value(instance, written)
+
+    def barrier_threads(self, instance: Instance, claim: Claim) -> int:
+        """The threads that meet at a barrier: as claimed, or all of the role or warpgroup."""
+        if claim.amount:
+            return self.value(instance, claim.amount)
+        return 128 if claim.scope == "warpgroup" else 32 * self.own_warps(instance)
+
+    @cached_property
+    def _origins(self) -> dict[tuple[str, str], str]:
+        return {(f.instance, f.name): f.provider for f in self.listing}
+
+    def causes(self, instance: Instance, *texts: str) -> tuple[Where, ...]:
+        """Where the facts are fixed that expressions read, each with its value; facts that these
+        follow from come after them."""
+        found: dict[tuple[str, str], Where] = {}
+        queue = [(instance, name) for text in texts for name in sorted(_names(text))]
+        while queue and len(found) < MOST_CAUSES:
+            reader, name = queue.pop(0)
+            provider = self._origins.get((reader.name, name))
+            if provider is None or (provider, name) in found:
+                continue
+            label = f"{name} = {shown(self.facts[reader.name][name])}"
+            where = place_of(self.kernel, provider, name)
+            found[provider, name] = replace(where, label=label)
+            if isinstance(where, Place):
+                owner = self.kernel.instance(provider)
+                fact = owner.contract.facts[where.index]
+                if fact.kind == "derives":
+                    queue += [(owner, n) for n in sorted(_names(fact.value))]
+        return tuple(found.values())
+
+
+def _names(text: str) -> frozenset[str]:
+    """The facts of an expression or a layout."""
+    try:
+        return expression.names(text) if text else frozenset()
+    except expression.ExpressionError:
+        return layout.names(text)
 
 
 def who(instance: Instance) -> str:

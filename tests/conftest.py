@@ -52,7 +52,7 @@ class Toy:
 
     def view(self) -> View:
         kernel = self.kernel()
-        return View(kernel, resolve(kernel)[0])
+        return View(kernel, *resolve(kernel))
 
     def plan(self) -> Plan:
         return driver.plan(self.kernel())

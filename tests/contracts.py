@@ -9,13 +9,17 @@ from pipelink.abi import (
     Build,
     Claim,
     Contract,
+    Copy,
+    Cover,
     Entry,
     Fact,
+    Operation,
     Part,
     Places,
     Port,
     Record,
     Requirement,
+    Tiling,
 )
 
 MANIFEST = """\
@@ -60,6 +64,15 @@ out = "act.out"
 _X = Part("x", "bf16", ("tile_m", "tile_k"), 128)
 _W = Part("w", "bf16", ("tile_n", "tile_k"), 128)
 _LAYOUT = "(256,tile_n/2):(1,256)"
+_DEPTH = Cover("whole", "k_steps * tile_k")
+
+
+def play(do: str, on: str) -> Operation:
+    return Operation(do, on)
+
+
+def repeat(count: str, *body: Operation) -> Operation:
+    return Operation("repeat", count=count, body=body)
 
 
 def contract(component: str, owner: str, **lists: Any) -> Contract:
@@ -79,16 +92,53 @@ LOADER = contract(
         Fact("tile_m", "imports"),
         Fact("tile_n", "imports"),
         Fact("k_steps", "derives", value="hidden // tile_k"),
+        Fact("column_tiles", "derives", value="hidden // tile_n"),
         Fact("m", "extent"),
     ),
     requires=(Requirement("hidden % tile_k == 0", "the loop has no partial step"),),
     claims=(Claim("warps", "warps", "4"), Claim("registers", "registers", "40")),
     ports=(
-        Port("x", "global", "in", "bf16", ("m", "hidden"), ("tile_m", "tile_k"), 128),
-        Port("w", "global", "in", "bf16", ("hidden", "hidden"), ("tile_n", "tile_k"), 128),
-        Port("out", "shared", "out", stages="stages", arrivals="1", parts=(_X, _W)),
+        Port(
+            "x",
+            "global",
+            "in",
+            "bf16",
+            ("m", "hidden"),
+            ("tile_m", "tile_k"),
+            128,
+            covers=(Cover("row", "tile_m"), _DEPTH),
+        ),
+        Port(
+            "w",
+            "global",
+            "in",
+            "bf16",
+            ("hidden", "hidden"),
+            ("tile_n", "tile_k"),
+            128,
+            covers=(Cover("column", "tile_n"), _DEPTH),
+        ),
+        Port(
+            "out",
+            "shared",
+            "out",
+            stages="stages",
+            by="copies",
+            proxy="async",
+            parts=(
+                replace(_X, copies=(Copy("x", "1"),)),
+                replace(_W, copies=(Copy("w", "1"),)),
+            ),
+        ),
     ),
-    entries=(Entry("run", "step", ("tile", "x", "w", "out")),),
+    entries=(
+        Entry(
+            "run",
+            "step",
+            ("tile", "x", "w", "out"),
+            (repeat("k_steps", play("acquire", "out"), play("commit", "out")),),
+        ),
+    ),
 )
 
 MAINLOOP = contract(
@@ -100,20 +150,43 @@ MAINLOOP = contract(
         Fact("tile_k", "imports", (64,)),
         Fact("stages", "imports"),
         Fact("k_steps", "imports"),
+        Fact("column_tiles", "imports"),
         Fact("m", "extent"),
     ),
     claims=(Claim("warps", "warps", "8"), Claim("registers", "registers", "232")),
     ports=(
-        Port("in", "shared", "in", stages="stages", arrivals="2", parts=(_X, _W)),
-        Port("acc", "register", "out", "f32", count="tile_n // 2", layout=_LAYOUT),
+        Port(
+            "in",
+            "shared",
+            "in",
+            stages="stages",
+            by="each_warpgroup",
+            proxy="async",
+            parts=(_X, _W),
+        ),
+        Port("acc", "register", "out", "f32", ("tile_m", "tile_n"), layout=_LAYOUT),
     ),
-    entries=(Entry("run", "step", ("in", "acc")), Entry("schedule", "schedule", ("m",))),
+    entries=(
+        Entry(
+            "run",
+            "step",
+            ("in", "acc"),
+            (repeat("k_steps", play("wait", "in"), play("release", "in")),),
+        ),
+        Entry(
+            "schedule",
+            "schedule",
+            ("m",),
+            tiles=(Tiling("m", "tile_m"), Tiling("column_tiles", "1")),
+        ),
+    ),
 )
 
 EPILOGUE = contract(
     "epilogue",
     "activation",
     facts=(
+        Fact("tile_m", "imports"),
         Fact("tile_n", "imports", (256, 128)),
         Fact("hidden", "imports"),
         Fact("m", "extent"),
@@ -125,8 +198,15 @@ EPILOGUE = contract(
         Claim("store", "barrier", "256"),
     ),
     ports=(
-        Port("acc", "register", "in", "f32", count="tile_n // 2", layout=_LAYOUT),
-        Port("out", "global", "out", "bf16", ("m", "hidden")),
+        Port("acc", "register", "in", "f32", ("tile_m", "tile_n"), layout=_LAYOUT),
+        Port(
+            "out",
+            "global",
+            "out",
+            "bf16",
+            ("m", "hidden"),
+            covers=(Cover("row", "tile_m", True), Cover("column", "tile_n")),
+        ),
     ),
     entries=(Entry("run", "step", ("tile", "acc", "out", "m")),),
 )

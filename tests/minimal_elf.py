@@ -14,7 +14,7 @@ CONTRACT, PLACES = 1, 2
 Section = tuple[str, int, bytes, int]
 
 
-def note(kind: int, text: bytes, version: int = 1, size: int | None = None) -> bytes:
+def note(kind: int, text: bytes, version: int = 2, size: int | None = None) -> bytes:
     """One ELF note of PipeLink; `size` is what its header says."""
     said = len(text) if size is None else size
     head = struct.pack("<III", 9, said, kind | version << 8)
@@ -62,7 +62,7 @@ def corrupt_files() -> dict[str, bytes]:
         "archive.o": b"!<arch>\n" + b"epilogue.o/".ljust(48) + b"4         `\nELF\n",
         "no_note.o": elf([CODE]),
         "no_code.o": object_(good, code=False),
-        "newer.o": object_(note(CONTRACT, text, version=2)),
+        "newer.o": object_(note(CONTRACT, text, version=3)),
         "two_contracts.o": object_(good, good),
         "bad_json.o": object_(note(CONTRACT, text[:-9])),
         "not_utf8.o": object_(note(CONTRACT, text.replace(b"activation", b"\xff\xfe"))),

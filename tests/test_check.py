@@ -1,11 +1,33 @@
 """Each rule: what it finds in a kernel that breaks it, and nothing in one that does not."""
 
 import pytest
-from contracts import ALL, add, change, drop
+from contracts import ALL, add, change, drop, play, repeat
 from msgspec.structs import replace
 
-from pipelink.abi import Claim, Part, Port, Requirement
-from pipelink.check import FIRST, RULES, channels, objects, parameters, roles, values
+from pipelink.abi import (
+    Copy,
+    Cover,
+    Fact,
+    Field,
+    Part,
+    Port,
+    Promise,
+    Requirement,
+    SharedType,
+    Tiling,
+)
+from pipelink.check import (
+    FIRST,
+    RULES,
+    channels,
+    coverage,
+    objects,
+    parameters,
+    protocol,
+    rings,
+    roles,
+    values,
+)
 
 ACT = "epilogue of activation (instance 'act')"
 LOAD = "loader of data (instance 'load')"
@@ -105,7 +127,14 @@ def test_a_right_kernel_passes(rule, toy):
         ),
         (
             channels.fit,
-            change(EPILOGUE, "ports", "acc", space="shared", parts=(Part("a", "f32", ("1",)),)),
+            change(
+                EPILOGUE,
+                "ports",
+                "acc",
+                space="shared",
+                by="each_warp",
+                parts=(Part("a", "f32", ("1",)),),
+            ),
             (
                 f"PL021: memory spaces differ: register at 'mma.acc' of {MMA}, "
                 f"shared at 'act.acc' of {ACT}"
@@ -118,7 +147,7 @@ def test_a_right_kernel_passes(rule, toy):
         ),
         (
             channels.fit,
-            change(MAINLOOP, "ports", "in", parts=LOADER.ports[2].parts[:1]),
+            change(MAINLOOP, "ports", "in", parts=MAINLOOP.ports[0].parts[:1]),
             (
                 f"PL021: parts of a stage differ in number: 2 at 'load.out' of {LOAD}, "
                 f"1 at 'mma.in' of {MMA}"
@@ -164,7 +193,7 @@ def test_a_right_kernel_passes(rule, toy):
         ),
         (
             values.sizes,
-            change(MAINLOOP, "ports", "in", arrivals="1048576"),
+            change(MAINLOOP, "ports", "in", by="", arrivals="1048576"),
             f"PL020: arrivals of port 'in' of {MMA}: 1048576 is 1048576, at most 1048575 can be",
         ),
         (
@@ -192,6 +221,123 @@ def test_a_right_kernel_passes(rule, toy):
                 f"PL021: the layout (96,128):(1,96) of 'act.acc' of {ACT} is for 96 threads, "
                 "role 'math' has 256"
             ),
+        ),
+        (
+            channels.fit,
+            change(EPILOGUE, "ports", "acc", shape=("tile_n", "tile_m")),
+            f"PL021: shapes differ: 128x256 at 'mma.acc' of {MMA}, 256x128 at 'act.acc' of {ACT}",
+        ),
+        (
+            channels.layouts,
+            change(EPILOGUE, "ports", "acc", shape=("tile_m * 2", "tile_n")),
+            (
+                f"PL021: the layout (256,128):(1,256) of 'act.acc' of {ACT} has 32768 elements in the "
+                "256 threads of role 'math', the tile 256x256 has 65536"
+            ),
+        ),
+        (
+            rings.arrivers,
+            change(LOADER, "ports", "out", by="each_warpgroup"),
+            f"PL037: 'each_warpgroup' arrives at 'load.out' of {LOAD}, which is an 'out' port",
+        ),
+        (
+            rings.arrivers,
+            change(MAINLOOP, "ports", "in", by="copies"),
+            f"PL037: 'copies' arrives at 'mma.in' of {MMA}, which is an 'in' port",
+        ),
+        (
+            rings.arrivers,
+            change(LOADER, "ports", "out", proxy="generic"),
+            f"PL037: bulk copies fill 'load.out' of {LOAD} through the generic proxy",
+        ),
+        (
+            rings.filled,
+            change(LOADER, "ports", "x", box=("tile_m // 2", "tile_k")),
+            (
+                f"PL036: part 'x' of 'load.out' of {LOAD} has 16384 bytes, its copies deliver 8192: "
+                "1 of 64x64 bf16 by 'x'"
+            ),
+        ),
+        (
+            rings.filled,
+            change(LOADER, "ports", "x", swizzle=64),
+            (
+                f"PL036: copies by 'load.x' of {LOAD} have a swizzle of 64, part 'x' of 'load.out' has 128"
+            ),
+        ),
+        (
+            rings.filled,
+            change(LOADER, "ports", "x", element="f16"),
+            (
+                f"PL036: copies by 'load.x' of {LOAD} have elements of f16, part 'x' of 'load.out' has bf16"
+            ),
+        ),
+        (
+            coverage.covered,
+            change(
+                EPILOGUE, "ports", "out", covers=(Cover("row", "tile_m"), Cover("column", "tile_n"))
+            ),
+            (
+                f"PL038: side 0 of 'act.out' of {ACT}: the last tile passes its end, as m is known at "
+                "launch only; clip it"
+            ),
+        ),
+        (
+            coverage.covered,
+            change(
+                EPILOGUE,
+                "ports",
+                "out",
+                covers=(Cover("row", "tile_m // 2", True), Cover("column", "tile_n")),
+            ),
+            (
+                f"PL038: side 0 of 'act.out' of {ACT}: a tile reaches 64 elements, and the rows of tiles "
+                "are 128 apart"
+            ),
+        ),
+        (
+            coverage.covered,
+            change(
+                EPILOGUE,
+                "ports",
+                "out",
+                covers=(Cover("row", "tile_m", True), Cover("column", "tile_n // 2")),
+            ),
+            (
+                f"PL038: side 1 of 'act.out' of {ACT}: 16 columns of tiles, 128 elements each, reach "
+                "2048 of 4096"
+            ),
+        ),
+        (
+            coverage.covered,
+            change(
+                EPILOGUE,
+                "ports",
+                "out",
+                covers=(Cover("row", "tile_m", True), Cover("column", "tile_n * 2")),
+            ),
+            (
+                f"PL038: side 1 of 'act.out' of {ACT}: 16 columns of tiles, 512 elements each, reach "
+                "8192 of 4096: past its end"
+            ),
+        ),
+        (
+            coverage.covered,
+            change(
+                LOADER,
+                "ports",
+                "x",
+                covers=(Cover("row", "tile_m"), Cover("whole", "(k_steps - 1) * tile_k")),
+            ),
+            (
+                f"PL038: side 1 of 'load.x' of {LOAD}: a tile reaches 4032 ((k_steps - 1) * tile_k) of "
+                "4096 (hidden) elements"
+            ),
+        ),
+        (
+            protocol.plays,
+            change(LOADER, "entries", "run", plays=()),
+            f"PL039: no step plays ring 'load.out' of {LOAD}",
         ),
         (
             channels.one_owner,
@@ -310,8 +456,8 @@ def test_parts_of_a_stage_that_differ_are_named(toy, field, value, message):
         ),
         (
             parameters.bounds,
-            "[[roles]]\nname = \"producer\"",
-            "[extents]\nn = { most = 64 }\n\n[[roles]]\nname = \"producer\"",
+            '[[roles]]\nname = "producer"',
+            '[extents]\nn = { most = 64 }\n\n[[roles]]\nname = "producer"',
             ["PL016: [extents] names 'n', which is no extent of a component"],
         ),
         (
@@ -394,13 +540,150 @@ def test_a_value_that_can_not_be_computed_stops_the_other_rules(toy):
     assert [m[:5] for m in toy.messages()] == ["PL015"]
 
 
-def test_an_mbarrier_claim_needs_arrivals(toy):
-    changed = add(EPILOGUE, "claims", Claim("ready", "mbarrier", "2"))
-    assert found(values.computable, toy, changed) == [
-        f"PL015: arrivals of claim 'ready' of {ACT}: '' is no expression"
-    ]
-
-
 def test_a_role_without_a_claim_of_warps_has_one(toy):
     toy.contracts["loader"] = drop(LOADER, "claims", "warps")
     assert toy.view().warps("producer") == 1
+
+
+def test_a_part_that_no_copy_fills_is_named(toy):
+    x, w = LOADER.ports[2].parts
+    changed = change(LOADER, "ports", "out", parts=(replace(x, copies=()), w))
+    assert found(rings.filled, toy, changed) == [
+        f"PL036: part 'x' of 'load.out' of {LOAD} is filled by no copy"
+    ]
+
+
+def test_two_copies_may_fill_a_part_together(toy):
+    x, w = LOADER.ports[2].parts
+    halves = change(LOADER, "ports", "x", box=("tile_m // 2", "tile_k"))
+    parts = (replace(x, copies=(Copy("x", "2"),)), w)
+    assert found(rings.filled, toy, change(halves, "ports", "out", parts=parts)) == []
+
+
+def test_a_schedule_without_tiles_covers_nothing(toy):
+    changed = change(MAINLOOP, "entries", "schedule", tiles=())
+    assert found(coverage.covered, toy, changed)[0] == (
+        f"PL038: side 0 of 'load.x' of {LOAD}: it goes by the rows of 'mma.schedule', "
+        "which declares no tiles"
+    )
+
+
+def test_a_schedule_over_another_size_is_named(toy):
+    tiles = (Tiling("m", "tile_m"), Tiling("column_tiles - 1", "1"))
+    changed = change(MAINLOOP, "entries", "schedule", tiles=tiles)
+    assert found(coverage.covered, toy, changed) == [
+        (
+            f"PL038: side 0 of 'load.w' of {LOAD}: 15 columns of tiles, 256 elements each, "
+            "reach 3840 of 4096"
+        ),
+        (
+            f"PL038: side 1 of 'act.out' of {ACT}: 15 columns of tiles, 256 elements each, "
+            "reach 3840 of 4096"
+        ),
+    ]
+
+
+def test_a_layout_of_a_part_is_compared_as_a_map(toy):
+    x, w = MAINLOOP.ports[0].parts
+    same = replace(x, layout="(tile_m,(8,tile_k/8)):(tile_k,(1,8))")
+    assert found(channels.fit, toy, change(MAINLOOP, "ports", "in", parts=(same, w))) == []
+    other = replace(x, layout="(tile_m,tile_k):(1,tile_m)")
+    assert found(channels.fit, toy, change(MAINLOOP, "ports", "in", parts=(other, w))) == [
+        (
+            f"PL021: part 'x' differs in layout: (128,64):(64,1) at 'load.out' of {LOAD}, "
+            f"(128,64):(1,128) at 'mma.in' of {MMA}"
+        )
+    ]
+
+
+@pytest.mark.parametrize(
+    ("left", "shown"), [("undefined", "undefined"), ("", "not said"), ("zero", None)]
+)
+def test_zeros_past_the_end_are_left_by_the_producer(toy, left, shown):
+    x, w = LOADER.ports[2].parts
+    producer = change(LOADER, "ports", "out", parts=(replace(x, edge=left), w))
+    x, w = MAINLOOP.ports[0].parts
+    consumer = change(MAINLOOP, "ports", "in", parts=(replace(x, edge="zero"), w))
+    wanted = [
+        f"PL035: part 'x' of 'mma.in' needs zeros past the tensor's end, and at 'load.out' of {LOAD} "
+        f"they are {shown}"
+    ]
+    assert found(channels.edges, toy, producer, consumer) == (wanted if shown else [])
+
+
+def test_a_need_is_met_by_a_promise_of_the_other_end(toy):
+    needy = add(EPILOGUE, "promises", Promise("finite", "acc", "needs", "it takes exponents"))
+    assert found(channels.promises, toy, needy) == [
+        f"PL035: 'act.acc' of {ACT} needs 'finite', which 'mma.acc' of {MMA} does not promise"
+    ]
+    giver = add(MAINLOOP, "promises", Promise("finite", "acc", "promises", "inputs are"))
+    assert found(channels.promises, toy, needy, giver) == []
+
+
+def test_a_constant_of_a_shared_header_is_the_same_for_all(toy):
+    left = add(LOADER, "facts", Fact("most_routes", "agrees", (8,)))
+    right = add(EPILOGUE, "facts", Fact("most_routes", "agrees", (16,)))
+    assert found(objects.agreed, toy, left, right) == [
+        f"PL017: 'most_routes' is 8 in {LOAD}, 16 in {ACT}"
+    ]
+    assert found(objects.agreed, toy, left, add(EPILOGUE, "facts", left.facts[-1])) == []
+
+
+def shared(size, *fields):
+    return SharedType("Route", size, 4, tuple(Field(*f) for f in fields))
+
+
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (
+            shared(8, ("expert", 0, 4), ("weight", 4, 2)),
+            "field 'weight' has 4 bytes at 4 in the first, 2 bytes at 4 in the second",
+        ),
+        (shared(8, ("expert", 0, 4)), "field 'weight' is in one of them only"),
+        (
+            shared(16, ("expert", 0, 4), ("weight", 4, 4)),
+            "8 bytes aligned to 4 in the first, 16 bytes aligned to 4 in the second",
+        ),
+    ],
+)
+def test_a_type_of_a_shared_header_has_one_layout(toy, other, why):
+    whole = shared(8, ("expert", 0, 4), ("weight", 4, 4))
+    left, right = add(LOADER, "types", whole), add(EPILOGUE, "types", other)
+    assert found(objects.types, toy, left, right) == [
+        f"PL018: type 'Route' is not the same in {LOAD} and {ACT}: {why}"
+    ]
+    assert found(objects.types, toy, left, add(EPILOGUE, "types", whole)) == []
+
+
+def test_an_unmet_requirement_names_where_its_values_are_fixed(toy):
+    """A derived fact leads on to those that it follows from."""
+    toy.contracts["mainloop"] = add(
+        MAINLOOP, "requires", Requirement("k_steps >= 100", "the pipeline is deep")
+    )
+    (fault,) = toy.faults()
+    assert [(w.instance, w.label) for w in fault.secondary[:1]] == [("load", "k_steps = 64")]
+    assert [w.label for w in fault.secondary] == ["k_steps = 64", "hidden = 4096", "tile_k = 64"]
+
+
+def test_a_consumer_that_holds_its_only_stage_blocks(toy):
+    held = (
+        play("wait", "in"),
+        repeat("k_steps - 1", play("wait", "in"), play("release", "in")),
+        play("release", "in"),
+    )
+    changed = change(MAINLOOP, "entries", "run", plays=held)
+    assert found(protocol.pipelines, toy, changed) == []
+    toy.contracts["loader"] = change(LOADER, "facts", "stages", values=(1,))
+    assert found(protocol.pipelines, toy) == [
+        "PL039: roles 'math' and 'producer' wait for each other"
+    ]
+
+
+def test_what_is_by_warpgroups_needs_whole_warpgroups(toy):
+    changed = [change(ALL[n], "claims", "warps", amount="6") for n in ("mainloop", "epilogue")]
+    changed[1] = change(changed[1], "claims", "store", scope="warpgroup")
+    assert found(roles.scopes, toy, *changed) == [
+        f"PL037: port 'in' of {MMA} is by warpgroups of 4 warps, its role 'math' has 6",
+        f"PL037: claim 'store' of {ACT} is by warpgroups of 4 warps, its role 'math' has 6",
+    ]

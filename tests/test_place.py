@@ -6,6 +6,7 @@ import pytest
 from contracts import ALL, add, change, drop
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from pipelink.abi import Claim
 from pipelink.arch import ARCHES
@@ -102,19 +103,29 @@ def test_fixed_barriers_keep_their_ids_and_the_rest_fill_up():
         BarrierNeed("c", 3),
         BarrierNeed("d", None),
     ]
-    assert place_barriers(wanted, 16) == ({"b": 1, "c": 3, "a": 2, "d": 4}, [])
+    assert place_barriers(wanted, 16) == ({"b": 1, "c": 3, "a": 2, "d": 4}, {})
 
 
 def test_fifteen_barriers_fit_and_a_sixteenth_does_not():
     wanted = [BarrierNeed(f"{n:02}", None) for n in range(16)]
     ids, failed = place_barriers(wanted, 16)
     assert sorted(ids.values()) == list(range(1, 16))
-    assert failed == ["15"]
+    assert failed == {"15": ""}
 
 
 @pytest.mark.parametrize("fixed", [0, 16, 18, -1])
 def test_an_id_that_a_block_does_not_have_is_refused(fixed):
-    assert place_barriers([BarrierNeed("a", fixed)], 16) == ({}, ["a"])
+    assert place_barriers([BarrierNeed("a", fixed)], 16) == ({}, {"a": ""})
+
+
+def test_barriers_of_one_claim_have_consecutive_ids():
+    wanted = [BarrierNeed("a", 2), BarrierNeed("b", None), BarrierNeed("c", None, 3)]
+    assert place_barriers(wanted, 16) == ({"a": 2, "c": 3, "b": 1}, {})
+
+
+def test_fixed_ids_that_overlap_name_the_other_claim():
+    wanted = [BarrierNeed("a", 8, 4), BarrierNeed("b", 11)]
+    assert place_barriers(wanted, 16) == ({"a": 8}, {"b": "a"})
 
 
 def test_a_swizzled_tile_comes_after_no_gap(toy):
@@ -176,7 +187,12 @@ def test_a_role_above_the_launch_is_refused_where_registers_do_not_move(toy):
     toy.edit('steps = ["load.run"]\n\n[[roles]]\nname = "math"\nsteps = [', 'steps = ["load.run", ')
     for name in ALL:
         changed = change(ALL[name], "claims", "registers", amount="154")
-        toy.contracts[name] = change(changed, "claims", "warps", amount="16")
+        changed = change(changed, "claims", "warps", amount="16")
+        ports = [
+            replace(p, layout="(512,tile_n/4):(1,512)") if p.space == "register" else p
+            for p in changed.ports
+        ]
+        toy.contracts[name] = replace(changed, ports=tuple(ports))
     (fault,) = toy.faults()
     assert fault.message == (
         "role 'producer' needs 154 registers a thread by loader of data (instance 'load'), "
@@ -187,7 +203,8 @@ def test_a_role_above_the_launch_is_refused_where_registers_do_not_move(toy):
 
 def test_too_many_threads_are_refused(toy):
     for name in ("mainloop", "epilogue"):
-        toy.contracts[name] = change(ALL[name], "claims", "warps", amount="32")
+        changed = change(ALL[name], "claims", "warps", amount="32")
+        toy.contracts[name] = change(changed, "ports", "acc", layout="(1024,tile_n/8):(1,1024)")
     (fault,) = toy.faults()
     assert fault.message == (
         "the roles have 1152 threads (producer 128, math 1024), a block of sm_90a has 1 to 1024"
@@ -234,20 +251,69 @@ def test_two_owners_of_one_barrier_are_named_with_both_places(toy):
     assert fault.help == "leave one of the ids to the link"
 
 
-@pytest.mark.parametrize("fixed", [0, 18])
-def test_a_barrier_id_that_a_block_does_not_have_is_named(toy, fixed):
-    toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "store", fixed=fixed)
-    assert toy.messages() == [
-        f"PL032: barrier 'store' of {ACT} is fixed to {fixed}, ids are 1 to 15"
-    ]
+@pytest.mark.parametrize(
+    ("fixed", "count", "why"),
+    [
+        (0, "1", "0: 0 is __syncthreads()"),
+        (18, "1", "18: 18 > 15"),
+        (8, "11", "8 + 10 = 18: 18 > 15"),
+    ],
+)
+def test_a_barrier_id_that_a_block_does_not_have_is_named(toy, fixed, count, why):
+    toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "store", fixed=fixed, count=count)
+    assert toy.messages() == [f"PL032: barrier 'store' of {ACT} is fixed to {why}"]
+
+
+def test_a_barrier_for_each_warpgroup_has_as_many_ids_and_128_threads(toy):
+    toy.contracts["epilogue"] = change(
+        ALL["epilogue"], "claims", "store", amount="", scope="warpgroup"
+    )
+    plan = toy.plan()
+    assert [(b.id, b.count, b.threads) for b in plan.barriers] == [(1, 2, 128)]
+    assert plan.instances[2].bindings["store.threads"] == 128
+
+
+def test_shared_memory_for_each_warp_is_claimed_as_often(toy):
+    toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "staging", scope="warp")
+    (staging,) = (r for r in toy.plan().regions if r.name == "act.staging")
+    assert (staging.bytes, staging.reason) == (
+        8 * 1024,
+        "claimed as 1000, 8 times: one a warp",
+    )
+
+
+@pytest.mark.parametrize(
+    ("by", "arrivals"),
+    [("one_thread", 1), ("each_warp", 8), ("each_warpgroup", 2), ("each_thread", 256)],
+)
+def test_arrivals_follow_from_who_arrives_and_the_role(toy, by, arrivals):
+    """Two groups of consumers that release a stage are two arrivals."""
+    toy.contracts["mainloop"] = change(ALL["mainloop"], "ports", "in", by=by)
+    rows = {m.name: m.arrivals for m in toy.plan().mbarriers}
+    assert rows == {"load.out.empty": arrivals, "load.out.full": 1}
+
+
+@pytest.mark.parametrize(("proxy", "fence"), [("async", 1), ("generic", 0), ("", 1)])
+def test_a_writer_by_stores_has_a_fence_for_a_reader_through_the_async_proxy(toy, proxy, fence):
+    parts = tuple(replace(p, copies=()) for p in ALL["loader"].ports[2].parts)
+    toy.contracts["loader"] = change(
+        ALL["loader"], "ports", "out", by="each_warp", proxy="generic", parts=parts
+    )
+    toy.contracts["mainloop"] = change(ALL["mainloop"], "ports", "in", proxy=proxy)
+    plan = toy.plan()
+    assert plan.instances[0].bindings["out.fence"] == fence
+    how = "a fence to the async proxy" if fence else "no fence"
+    assert plan.channels[0].detail == (
+        f"4 stages of 49152 bytes, filled by stores, each warp arrives, {how}"
+    )
 
 
 def test_each_barrier_beyond_the_last_id_is_named(toy):
     extra = [Claim(f"b{n:02}", "barrier", "256") for n in range(16)]
     toy.contracts["epilogue"] = add(ALL["epilogue"], "claims", *extra)
     assert toy.messages() == [
-        f"PL032: no named barrier is left for 'b15' of {ACT}",
         f"PL032: no named barrier is left for 'store' of {ACT}",
+        f"PL032: no named barrier is left for 'b15' of {ACT}",
     ]
 
 

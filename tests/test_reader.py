@@ -3,14 +3,25 @@
 from pathlib import Path
 
 import pytest
-from contracts import EPILOGUE, LOADER, add, change, encode, places
+from contracts import EPILOGUE, LOADER, MAINLOOP, add, change, encode, places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from minimal_elf import CODE, CONTRACT, PLACES, elf, note, object_
 
 from pipelink import abi, contract
 from pipelink import elf as reader
-from pipelink.abi import Claim, Entry, Fact, Part, Port
+from pipelink.abi import (
+    Claim,
+    Copy,
+    Cover,
+    Entry,
+    Fact,
+    Operation,
+    Part,
+    Port,
+    Promise,
+    Tiling,
+)
 from pipelink.diagnostics import InputError
 
 ROOT = Path(__file__).parent.parent
@@ -18,6 +29,12 @@ OBJECT = object_(note(PLACES, encode(places(EPILOGUE))), note(CONTRACT, encode(E
 MANY = settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
+
+
+def nested(depth: int) -> Operation:
+    """A loop in a loop, and so on."""
+    body = (nested(depth - 1),) if depth > 1 else ()
+    return Operation("repeat", count="1", body=body)
 
 
 def read(path: Path, data: bytes) -> str:
@@ -71,7 +88,9 @@ def test_the_fingerprint_is_fnv1a():
         ),
         (
             change(LOADER, "ports", "x", element="f64"),
-            "'x' has elements of type 'f64': known are bf16, f16, f32, i32",
+            (
+                "'x' has elements of type 'f64': known are bf16, f16, f32, i32, e4m3, e5m2, i8, u8, i64"
+            ),
         ),
         (
             change(LOADER, "ports", "x", swizzle=96),
@@ -89,6 +108,74 @@ def test_the_fingerprint_is_fnv1a():
         (
             add(LOADER, "claims", Claim("stages", "shared", "8")),
             "'stages' is a fact and a claim",
+        ),
+        (
+            add(EPILOGUE, "claims", Claim("ready", "mbarrier", "2")),
+            "claim 'ready' says nothing of who arrives",
+        ),
+        (
+            change(MAINLOOP, "ports", "in", by=""),
+            "port 'in' says nothing of who arrives",
+        ),
+        (
+            change(EPILOGUE, "claims", "staging", during=("walk",)),
+            "claim 'staging' lives during 'walk', which is no entry",
+        ),
+        (
+            add(LOADER, "facts", Fact("fast", "provides", (1,), type="bool")),
+            "fact 'fast' of type bool has the value '1'",
+        ),
+        (
+            add(LOADER, "facts", Fact("kind", "provides", ("f8",), type="element")),
+            (
+                "fact 'kind' is element type 'f8': known are bf16, f16, f32, i32, e4m3, e5m2, i8, u8, i64"
+            ),
+        ),
+        (
+            add(LOADER, "facts", Fact("order", "provides", ("(4,2):(2",), type="layout")),
+            "fact 'order': '(4,2):(2' is no layout",
+        ),
+        (
+            add(LOADER, "facts", Fact("depth", "imports", (1, 2), default=3)),
+            "fact 'depth' has a default of 3, which it does not support",
+        ),
+        (
+            add(LOADER, "facts", Fact("depth", "provides", (1, 2))),
+            "fact 'depth' has 2 values, it provides one",
+        ),
+        (
+            add(LOADER, "promises", Promise("finite", "gone", "promises", "no NaN")),
+            "'finite' is said of port 'gone', which it does not have",
+        ),
+        (
+            change(LOADER, "ports", "x", covers=(Cover("row", "tile_m"),)),
+            "port 'x' covers 1 sides of a tensor that has 2",
+        ),
+        (
+            change(
+                LOADER, "ports", "out", parts=(Part("x", "bf16", ("1",), copies=(Copy("z", "1"),)),)
+            ),
+            "part 'x' of port 'out' is filled by 'z', which is no port with a box",
+        ),
+        (
+            change(LOADER, "entries", "run", plays=(Operation("wait", "out"),)),
+            "entry 'run' plays wait of 'out', which is no ring 'in' port",
+        ),
+        (
+            change(LOADER, "entries", "run", plays=(Operation("repeat"),)),
+            "entry 'run' plays a repeat that needs one of a count and a name",
+        ),
+        (
+            change(LOADER, "entries", "run", plays=(Operation("maybe", name="a b"),)),
+            "entry 'run' plays a maybe named 'a b'",
+        ),
+        (
+            change(LOADER, "entries", "run", plays=(nested(9),)),
+            "entry 'run' plays loops 9 deep, 8 at most",
+        ),
+        (
+            change(LOADER, "entries", "run", tiles=(Tiling("m", "tile_m"),)),
+            "entry 'run' has 1 sides of tiles, a schedule has 2",
         ),
         (
             add(LOADER, "ports", Port("a.b", "global", "in", "bf16")),

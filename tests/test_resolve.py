@@ -3,8 +3,9 @@
 import pytest
 from contracts import add, change, drop
 
-from pipelink import expression, layout
+from pipelink import abi, expression, layout
 from pipelink.abi import Fact
+from pipelink.diagnostics import Place
 from pipelink.resolve import resolve
 
 
@@ -17,6 +18,7 @@ def test_imports_derived_and_chosen_facts_get_values(toy):
         "tile_m": 128,
         "tile_n": 256,
         "k_steps": 64,
+        "column_tiles": 16,
     }
 
 
@@ -164,7 +166,18 @@ def test_a_derived_fact_without_a_value_is_refused(toy, value, message):
     [
         ("7", 7),
         ("a", 6),
-        ("-a // 4", -2),
+        ("-a // 4", -1),
+        ("-a % 4", -2),
+        ("a // -4", -1),
+        ("2 and 3", 1),
+        ("0 or 0", 0),
+        ("not a", 0),
+        ("a if b else 1 // 0", 6),
+        ("0 and 1 // 0", 0),
+        ("min(a, b) + max(a, b)", 10),
+        ("mode == 'fast'", 1),
+        ("mode != 'fast'", 0),
+        ("True", 1),
         ("a % 4 == 2", 1),
         ("a < b", 0),
         ("2 <= b and b <= 4", 1),
@@ -174,10 +187,13 @@ def test_a_derived_fact_without_a_value_is_refused(toy, value, message):
     ],
 )
 def test_an_expression_has_a_value(text, value):
-    assert expression.evaluate(text, {"a": 6, "b": 4}) == value
+    assert expression.evaluate(text, {"a": 6, "b": 4, "mode": "fast"}) == value
 
 
-BEYOND = "is more than integers, facts, + - * // %, comparisons, and, or"
+BEYOND = (
+    "is more than integers, texts, facts, + - * // %, comparisons, and, or, not, if else, "
+    "min and max of two"
+)
 
 
 @pytest.mark.parametrize(
@@ -189,11 +205,20 @@ BEYOND = "is more than integers, facts, + - * // %, comparisons, and, or"
         ("a.real", f"'a.real' {BEYOND}"),
         ("a.__class__", f"'a.__class__' {BEYOND}"),
         ("print(1)", f"'print(1)' {BEYOND}"),
-        ("'a' * 999999999", f"''a' * 999999999' {BEYOND}"),
+        ("'a' * 999999999", "''a' * 999999999' can't be computed: the text 'a' is no number"),
+        ("'a' == 1", "''a' == 1' can't be computed: it compares a text with a number"),
+        ("1 if 'a' else 2", "'1 if 'a' else 2' can't be computed: the text 'a' is no number"),
+        ("a and 'a'", "'a and 'a'' can't be computed: the text 'a' is no number"),
+        ("min", f"'min' {BEYOND}"),
+        ("min(1)", f"'min(1)' {BEYOND}"),
+        ("min(1, 2, key=3)", f"'min(1, 2, key=3)' {BEYOND}"),
+        ("min(*a, 1)", f"'min(*a, 1)' {BEYOND}"),
+        (
+            "9223372036854775807 + 1",
+            "'9223372036854775807 + 1' can't be computed: it passes 64 bits",
+        ),
         ("[1] * 999999999", f"'[1] * 999999999' {BEYOND}"),
-        ("True", f"'True' {BEYOND}"),
         ("1.5", f"'1.5' {BEYOND}"),
-        ("a if a else a", f"'a if a else a' {BEYOND}"),
         ("lambda: 1", f"'lambda: 1' {BEYOND}"),
         ("f'{a}'", f"'f'{{a}}'' {BEYOND}"),
         ("a[0]", f"'a[0]' {BEYOND}"),
@@ -265,5 +290,126 @@ def test_layouts_of_other_maps_differ(other):
 )
 def test_what_is_no_layout_is_refused_in_words(text, why):
     with pytest.raises(expression.ExpressionError) as error:
-        layout.parse(text, {})
+        layout.fragment(text, {})
     assert str(error.value) == why
+
+
+def test_a_row_major_tile_has_the_layout_that_cute_writes():
+    assert layout.row_major([64, 8]) == layout.parse("(64,8):(8,1)", {})
+    assert str(layout.row_major([64, 8])) == "(64,8):(8,1)"
+
+
+# Facts of every type
+
+
+TYPED = (
+    Fact("mode", "chooses", ("fast", "exact"), type="text"),
+    Fact("causal", "provides", (True,), type="bool"),
+    Fact("kind", "provides", ("bf16",), type="element"),
+    Fact("order", "provides", ("(8,4):(4,1)",), type="layout"),
+)
+
+
+def typed(toy, *imports):
+    toy.contracts["loader"] = add(toy.contracts["loader"], "facts", *TYPED)
+    toy.contracts["mainloop"] = add(toy.contracts["mainloop"], "facts", *imports)
+
+
+def test_facts_of_every_type_reach_their_consumers(toy):
+    typed(
+        toy,
+        Fact("mode", "imports", ("exact", "fast"), type="text"),
+        Fact("causal", "imports", type="bool"),
+        Fact("kind", "imports", ("f16", "bf16"), type="element"),
+        Fact("order", "imports", type="layout"),
+        Fact("exact", "derives", value="mode == 'exact' and causal"),
+    )
+    toy.edit('object = "loader.o"', 'object = "loader.o"\nfacts = { mode = "exact" }')
+    facts = resolve(toy.kernel())[0]["mma"]
+    assert (facts["mode"], facts["causal"], facts["kind"]) == ("exact", True, "bf16")
+    assert (facts["order"], facts["exact"]) == ("(8,4):(4,1)", True)
+
+
+def test_a_text_is_bound_by_its_hash_and_a_truth_by_a_bit(toy):
+    typed(toy, Fact("mode", "imports", type="text"), Fact("causal", "imports", type="bool"))
+    bindings = toy.plan().instances[1].bindings
+    assert bindings["mode"] == int.from_bytes(
+        abi.fnv1a(b"fast").to_bytes(8, "little"), "little", signed=True
+    )
+    assert bindings["causal"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fact", "message"),
+    [
+        (
+            Fact("mode", "imports"),
+            (
+                "PL019: 'mode' is a text by instance 'load', and instance 'mma' (mainloop of matrix) "
+                "imports an int"
+            ),
+        ),
+        (
+            Fact("causal", "imports"),
+            (
+                "PL019: 'causal' is a bool by instance 'load', and instance 'mma' (mainloop of matrix) "
+                "imports an int"
+            ),
+        ),
+        (
+            Fact("kind", "imports", type="layout"),
+            (
+                "PL019: 'kind' is an element by instance 'load', and instance 'mma' "
+                "(mainloop of matrix) imports a layout"
+            ),
+        ),
+        (
+            Fact("mode", "imports", ("slow",), type="text"),
+            "PL013: 'mode' = fast, and instance 'mma' (mainloop of matrix) supports slow",
+        ),
+    ],
+)
+def test_a_fact_of_another_type_or_set_is_refused(toy, fact, message):
+    typed(toy, fact)
+    assert toy.messages() == [message]
+
+
+def test_one_is_not_true(toy):
+    """A choice of truths takes no integer from the manifest."""
+    toy.contracts["loader"] = add(
+        toy.contracts["loader"], "facts", Fact("causal", "chooses", (False, True), type="bool")
+    )
+    toy.edit('object = "loader.o"', 'object = "loader.o"\nfacts = { causal = 1 }')
+    assert toy.messages() == [
+        "PL013: 'causal' = 1, and instance 'load' (loader of data) supports false, true"
+    ]
+
+
+def test_a_default_is_taken_only_where_nobody_provides(toy):
+    for name in ("mainloop", "epilogue"):
+        toy.contracts[name] = add(
+            toy.contracts[name], "facts", Fact("raster", "imports", default=16)
+        )
+    assert resolve(toy.kernel())[0]["mma"]["raster"] == 16
+    toy.contracts["loader"] = add(
+        toy.contracts["loader"], "facts", Fact("raster", "provides", (8,))
+    )
+    facts, listing = resolve(toy.kernel())
+    assert (facts["mma"]["raster"], facts["act"]["raster"]) == (8, 8)
+    found = {(f.instance, f.name): f for f in listing}
+    assert found["act", "raster"].path == ("load", "mma", "act")
+    assert found["load", "raster"].consumers == ("mma", "act")
+
+
+def test_an_import_of_almost_the_provided_name_is_told_so(toy):
+    toy.contracts["loader"] = change(toy.contracts["loader"], "facts", "stages", name="stage")
+    toy.contracts["loader"] = change(toy.contracts["loader"], "ports", "out", stages="stage")
+    (fault,) = toy.faults()
+    assert fault.message == (
+        "nobody provides 'stages', which mainloop of matrix (instance 'mma') imports"
+    )
+    assert fault.secondary == (Place("load", "facts", 0, "provides 'stage'"),)
+    assert fault.help == (
+        "did you mean 'stage'? Otherwise add an instance that provides 'stages', "
+        "or set it in [facts] of toy.kernel.toml"
+    )

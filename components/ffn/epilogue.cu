@@ -17,8 +17,9 @@ constexpr auto m = pl::extent<"m">();
 constexpr auto acc =
     pl::fragment_in<"acc", float,
                     "((4,8,4),(2,2,tile_n/8,rows/64)):((2*rows,1,16),(rows,8,8*rows,64))">(
-        rows * tile_n / 128_n);
-constexpr auto out = pl::array_out<"out", pl::bf16>(pl::shape(m, intermediate));
+        pl::shape(tile_m, tile_n));
+constexpr auto out = pl::array_out<"out", pl::bf16>(pl::shape(m, intermediate))
+                         .covers(pl::by_row(tile_m).clipped(), pl::by_column(tile_n / 2_n));
 
 constexpr int largest_accumulator = 128 * 160;  // rows * tile_n that this code is compiled for
 

@@ -21,19 +21,29 @@ constexpr auto k_steps = pl::derives<"k_steps">(hidden / tile_k);
 constexpr auto column_tiles = pl::derives<"column_tiles">(intermediate / (tile_n / 2_n));
 constexpr auto m = pl::extent<"m">();
 
-constexpr auto x = pl::tensor_map_in<"x", pl::bf16>(
-    pl::shape(m, hidden), pl::box(tile_m / x_pieces, tile_k), pl::swizzle_128);
-constexpr auto weight_box = pl::box(tile_n / 2_n, tile_k);
-constexpr auto gate = pl::tensor_map_in<"gate", pl::bf16>(pl::shape(intermediate, hidden),
-                                                          weight_box, pl::swizzle_128);
+constexpr auto half_n = tile_n / 2_n;  // gate rows of a tile of weights, and as many up rows
+constexpr auto box = pl::box(half_n, tile_k);
+constexpr auto x =
+    pl::tensor_map_in<"x", pl::bf16>(pl::shape(m, hidden), pl::box(tile_m / x_pieces, tile_k),
+                                     pl::swizzle_128)
+        .covers(pl::by_row(tile_m), pl::whole(k_steps * tile_k));
+constexpr auto gate =
+    pl::tensor_map_in<"gate", pl::bf16>(pl::shape(intermediate, hidden), box, pl::swizzle_128)
+        .covers(pl::by_column(half_n), pl::whole(k_steps * tile_k));
 constexpr auto up =
-    pl::tensor_map_in<"up", pl::bf16>(pl::shape(intermediate, hidden), weight_box, pl::swizzle_128);
+    pl::tensor_map_in<"up", pl::bf16>(pl::shape(intermediate, hidden), box, pl::swizzle_128)
+        .covers(pl::by_column(half_n), pl::whole(k_steps * tile_k));
 
-constexpr auto x_tile = pl::part<"x", pl::bf16>(pl::shape(tile_m, tile_k), pl::swizzle_128);
-constexpr auto w_tile = pl::part<"w", pl::bf16>(pl::shape(tile_n, tile_k), pl::swizzle_128);
-constexpr auto out = pl::ring_out<"out">()(stages, 1_n, x_tile, w_tile);
+constexpr auto x_tile = pl::part<"x", pl::bf16>(pl::shape(tile_m, tile_k), pl::swizzle_128)
+                            .filled_by(x, x_pieces)
+                            .edge_undefined();
+constexpr auto w_tile = pl::part<"w", pl::bf16>(pl::shape(tile_n, tile_k), pl::swizzle_128)
+                            .filled_by(gate, 1_n)
+                            .filled_by(up, 1_n);
+constexpr auto out = pl::ring_out<"out">()(stages, pl::by_copies, x_tile, w_tile);
 
-constexpr auto run = pl::entry<"run">()(pl::tile, x, gate, up, out, m);
+constexpr auto run = pl::entry<"run">()(pl::tile, x, gate, up, out, m)
+                         .plays(pl::repeat(k_steps, pl::fill(out)));
 
 constexpr auto whole_steps =
     pl::requires_that(hidden % tile_k == 0_n, "the loop over k has no partial step");
@@ -55,25 +65,23 @@ PIPELINK_ENTRY(tma_loader, run)
 (pl::Self self, const pl::Tile& tile, const pl::TensorMap* x_map, const pl::TensorMap* gate_map,
  const pl::TensorMap* up_map, pl::RingState& state, int m_rows) {
     if (pl::role_thread(self) != 0) return;
-    const int half = tile_n.at(self) / 2;
     const int row = tile.row * tile_m.at(self);
-    const int column = tile.column * half;
+    const int column = tile.column * static_cast<int>(half_n.at(self));
     const int piece_rows = tile_m.at(self) / x_pieces.at(self);
     const int pieces = x_pieces.at(self) == 1 ? 1
                                               : min(static_cast<int>(x_pieces.at(self)),
                                                     (m_rows - row + piece_rows - 1) / piece_rows);
-    const int piece_bytes = x_tile.bytes(self) / x_pieces.at(self);
-    const int stage_bytes = w_tile.bytes(self) + pieces * piece_bytes;
+    const int stage_bytes = w_tile.bytes(self) + pieces * x.bytes(self);
     for (int step = 0; step < k_steps.at(self); ++step) {
         out.acquire(self, state);
         const auto barrier = out.expect(self, state, stage_bytes);
         const int k = step * tile_k.at(self);
         const auto w = out.address(self, w_tile, state);
         pl::bulk_load_2d(w, gate_map, k, column, barrier);
-        pl::bulk_load_2d(w + w_tile.bytes(self) / 2, up_map, k, column, barrier);
+        pl::bulk_load_2d(w + gate.bytes(self), up_map, k, column, barrier);
         const auto to = out.address(self, x_tile, state);
         for (int piece = 0; piece < pieces; ++piece) {
-            pl::bulk_load_2d(to + piece * piece_bytes, x_map, k, row + piece * piece_rows, barrier);
+            pl::bulk_load_2d(to + piece * x.bytes(self), x_map, k, row + piece * piece_rows, barrier);
         }
         out.advance(self, state);
     }

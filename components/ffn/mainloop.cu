@@ -21,19 +21,22 @@ constexpr auto m = pl::extent<"m">();
 
 constexpr auto x_tile = pl::part<"x", pl::bf16>(pl::shape(tile_m, tile_k), pl::swizzle_128);
 constexpr auto w_tile = pl::part<"w", pl::bf16>(pl::shape(tile_n, tile_k), pl::swizzle_128);
-constexpr auto in = pl::ring_in<"in">()(stages, warpgroups, x_tile, w_tile);
+constexpr auto in = pl::ring_in<"in">()(stages, pl::each_warpgroup, pl::async_proxy, x_tile, w_tile);
 
 // The accumulator of wgmma m64nN, 64 rows after 64 rows: (thread, value) -> (row, column).
 constexpr auto acc =
     pl::fragment_out<"acc", float,
                      "((4,8,4),(2,2,tile_n/8,rows/64)):((2*rows,1,16),(rows,8,8*rows,64))">(
-        rows * tile_n / 128_n);
+        pl::shape(tile_m, tile_n));
 
 // 160 registers a thread: with more, ptxas spills.
 constexpr int largest_accumulator = 128 * 160;  // rows * tile_n of a warpgroup
 
-constexpr auto run = pl::entry<"run">()(in, acc);
-constexpr auto schedule = pl::schedule<"schedule">()(m);
+// One stage stays in flight: a stage is released when the next one's products have been issued.
+constexpr auto run = pl::entry<"run">()(in, acc).plays(
+    pl::wait(in), pl::repeat(k_steps - 1_n, pl::wait(in), pl::release(in)), pl::release(in));
+constexpr auto schedule = pl::schedule<"schedule">()(m).tiles(pl::steps_over(m, tile_m),
+                                                             pl::steps_over(column_tiles, 1_n));
 
 constexpr auto accumulator_fits =
     pl::requires_that(rows * tile_n <= pl::Literal<largest_accumulator>{},
@@ -64,11 +67,9 @@ __device__ __forceinline__ void multiply_stage(float* d, std::uint32_t x, std::u
     }
 }
 
-// One stage stays in flight: a stage is released when the next one's products have been issued.
 template <int N, int R>
 __device__ __forceinline__ void multiply_tile(pl::Self self, pl::RingState& state, float* d) {
     const unsigned warpgroup = pl::role_thread(self) / 128;
-    const bool signals = pl::role_thread(self) % 128 == 0;
     unsigned previous = 0;
     for (int step = 0; step < k_steps.at(self); ++step) {
         in.wait(self, state);
@@ -78,13 +79,13 @@ __device__ __forceinline__ void multiply_tile(pl::Self self, pl::RingState& stat
         multiply_stage<N, R>(d, x, in.address(self, w_tile, state), step == 0);
         warpgroup_mma::commit();
         warpgroup_mma::wait<1>();
-        if (step > 0 && signals) in.release(self, previous);
+        if (step > 0) in.release(self, previous);
         previous = state.stage;
         in.advance(self, state);
     }
     warpgroup_mma::wait<0>();
     warpgroup_mma::pin<N * R / 128>(d);
-    if (signals) in.release(self, previous);
+    in.release(self, previous);
 }
 
 PIPELINK_ENTRY(wgmma_mainloop, run)(pl::Self self, pl::RingState& state, float* d) {

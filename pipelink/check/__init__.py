@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from pipelink.check import channels, objects, parameters, roles, values
+from pipelink.check import (
+    channels,
+    coverage,
+    objects,
+    parameters,
+    protocol,
+    rings,
+    roles,
+    values,
+)
 from pipelink.diagnostics import Diagnostic, checkpoint
 from pipelink.view import View
 
@@ -17,16 +26,21 @@ RULES: tuple[Rule, ...] = (
     objects.target,
     objects.floating_point,
     objects.toolchain,
+    objects.agreed,
+    objects.types,
     objects.requirements,
     roles.steps,
     roles.schedule,
     roles.warps,
     roles.register_values,
     roles.barrier_threads,
+    roles.scopes,
     roles.placed,
     channels.exist,
     channels.once,
     channels.fit,
+    channels.edges,
+    channels.promises,
     channels.layouts,
     channels.one_owner,
     channels.order,
@@ -34,6 +48,11 @@ RULES: tuple[Rule, ...] = (
     parameters.bounds,
     parameters.agree,
     parameters.boxes,
+    rings.arrivers,
+    rings.filled,
+    coverage.covered,
+    protocol.plays,
+    protocol.pipelines,
 )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import math
 from collections.abc import Callable, Iterator
 
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
@@ -39,7 +41,7 @@ def once(view: View) -> Iterator[Diagnostic]:
         yield Diagnostic(
             "PL022",
             f"port '{end.name}' of {who(end.instance)} has {'no channel' if not count else f'{count} channels'}",
-            _place(end),
+            end.place,
             help=f"add [[channels]] {wanted} it in {view.kernel.manifest.path}"
             if not count
             else "a port has one channel",
@@ -54,8 +56,12 @@ def fit(view: View) -> Iterator[Diagnostic]:
                 "PL021",
                 f"{what}: {left} at '{producer.name}' of {who(producer.instance)}, "
                 f"{right} at '{consumer.name}' of {who(consumer.instance)}",
-                _place(producer),
-                (_place(consumer),),
+                producer.place,
+                (
+                    consumer.place,
+                    *view.causes(producer.instance, *_texts(producer)),
+                    *view.causes(consumer.instance, *_texts(consumer)),
+                ),
                 help="make one side declare what the other has",
             )
 
@@ -68,9 +74,11 @@ def _differences(view: View, a: End, b: End) -> Iterator[tuple[str, object, obje
     if a.port.space == b.port.space == "register":
         pairs += [
             ("element types differ", both(lambda e: e.port.element)),
-            ("elements a thread differ", both(lambda e: view.value(e.instance, e.port.count))),
-            ("layouts differ", both(lambda e: view.layout(e.instance, e.port.layout))),
+            ("elements a thread differ", both(view.fragment_count)),
+            ("layouts differ", both(view.fragment)),
         ]
+        if a.port.shape and b.port.shape:
+            pairs.append(("shapes differ", both(lambda e: _shape(view, e, e.port.shape))))
     elif a.port.space == b.port.space == "shared":
         pairs += [
             ("stage counts differ", both(lambda e: view.value(e.instance, e.port.stages))),
@@ -83,6 +91,9 @@ def _differences(view: View, a: End, b: End) -> Iterator[tuple[str, object, obje
                 (f"{title} shape", (_shape(view, a, p.shape), _shape(view, b, q.shape))),
                 (f"{title} swizzle", (p.swizzle, q.swizzle)),
             ]
+            layouts = (view.part_layout(a.instance, p), view.part_layout(b.instance, q))
+            if pairs[-2][1][0] == pairs[-2][1][1]:
+                pairs.append((f"{title} layout", layouts))
     yield from ((what, *sides) for what, sides in pairs if sides[0] != sides[1])
 
 
@@ -90,21 +101,79 @@ def _shape(view: View, end: End, sizes: tuple[str, ...]) -> str:
     return "x".join(str(view.value(end.instance, s)) for s in sizes)
 
 
+def _texts(end: End) -> tuple[str, ...]:
+    """All expressions of a port: what a difference may come from."""
+    port = end.port
+    parts = [text for p in port.parts for text in (*p.shape, p.layout)]
+    return tuple(filter(None, (port.stages, port.count, port.layout, *port.shape, *parts)))
+
+
+def edges(view: View) -> Iterator[Diagnostic]:
+    """A consumer that needs zeros where a tile passes the tensor's end has a producer of them."""
+    for producer, consumer in view.channels():
+        for p, q in zip(producer.port.parts, consumer.port.parts, strict=False):
+            if q.edge == "zero" and p.edge != "zero":
+                left = "undefined" if p.edge else "not said"
+                yield Diagnostic(
+                    "PL035",
+                    f"part '{q.name}' of '{consumer.name}' needs zeros past the tensor's end, and at "
+                    f"'{producer.name}' of {who(producer.instance)} they are {left}",
+                    consumer.place,
+                    (producer.place,),
+                    help="let the producer fill them and say edge_zero(), or the consumer do without",
+                )
+
+
+def promises(view: View) -> Iterator[Diagnostic]:
+    """What one end of a channel needs, the other end promises."""
+    for pair in view.channels():
+        for end, other in (pair, pair[::-1]):
+            given = {
+                p.name
+                for p in other.instance.contract.promises
+                if p.port == other.port.name and p.side == "promises"
+            }
+            for index, need in enumerate(end.instance.contract.promises):
+                if need.port == end.port.name and need.side == "needs" and need.name not in given:
+                    close = difflib.get_close_matches(need.name, sorted(given), 1)
+                    yield Diagnostic(
+                        "PL035",
+                        f"'{end.name}' of {who(end.instance)} needs '{need.name}', which "
+                        f"'{other.name}' of {who(other.instance)} does not promise",
+                        Place(end.instance.name, "promises", index),
+                        (other.place,),
+                        notes=(need.why,),
+                        help=f"did you mean '{close[0]}'?"
+                        if close
+                        else f"promised there: {', '.join(sorted(given)) or 'nothing'}",
+                    )
+
+
 def layouts(view: View) -> Iterator[Diagnostic]:
-    """A fragment's layout has the port's values, and whole copies of it the role's threads."""
+    """A fragment's layout has the port's values and tile, and whole copies of it the role's threads."""
     for end in view.ports("register"):
         role = view.role_of(end.instance)
         if not role:
             continue
-        layout = view.layout(end.instance, end.port.layout)
-        count, threads = view.value(end.instance, end.port.count), 32 * view.warps(role)
+        layout = view.fragment(end)
+        count, threads = view.fragment_count(end), 32 * view.warps(role)
         of = f"the layout {layout} of '{end.name}' of {who(end.instance)}"
+        causes = view.causes(end.instance, end.port.layout, *end.port.shape)
         if layout.value_count != count:
             message = f"{of} has {layout.value_count} values a thread, the port {count}"
-            yield Diagnostic("PL021", message, _place(end))
+            yield Diagnostic("PL021", message, end.place, causes)
         if threads % layout.thread_count:
             message = f"{of} is for {layout.thread_count} threads, role '{role}' has {threads}"
-            yield Diagnostic("PL021", message, _place(end))
+            yield Diagnostic("PL021", message, end.place, causes)
+        elif end.port.shape:
+            sides = view.sides(end.instance, end.port.shape)
+            have = threads * layout.value_count
+            if math.prod(sides) != have:
+                message = (
+                    f"{of} has {have} elements in the {threads} threads of role '{role}', the tile "
+                    f"{'x'.join(map(str, sides))} has {math.prod(sides)}"
+                )
+                yield Diagnostic("PL021", message, end.place, causes)
 
 
 def one_owner(view: View) -> Iterator[Diagnostic]:
@@ -140,8 +209,8 @@ def order(view: View) -> Iterator[Diagnostic]:
                 "PL021",
                 f"'{producer.name}' hands registers to '{consumer.name}', and they run in roles "
                 f"'{left}' and '{right}'",
-                _place(producer),
-                (_place(consumer),),
+                producer.place,
+                (consumer.place,),
                 help="run both as steps of one role",
             )
             continue
@@ -150,11 +219,7 @@ def order(view: View) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 "PL021",
                 f"'{consumer.name}' reads registers before '{producer.name}' has written them",
-                _place(consumer),
-                (_place(producer),),
+                consumer.place,
+                (producer.place,),
                 help=f"put '{producer.instance.name}' before '{consumer.instance.name}' in role '{left}'",
             )
-
-
-def _place(end: End) -> Place:
-    return Place(end.instance.name, "ports", end.index)

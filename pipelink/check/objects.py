@@ -1,12 +1,16 @@
-"""Rules on what objects are: target, floating-point mode, toolchain, requirements."""
+"""Rules on what objects are, and what all must agree on: target, floating-point mode, toolchain,
+constants and types of shared headers; and what each requires."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from pipelink import expression
+from pipelink.abi import SharedType
 from pipelink.arch import links_into
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
+from pipelink.model import Instance
+from pipelink.resolve import shown
 from pipelink.view import View, who
 
 
@@ -65,10 +69,71 @@ def requirements(view: View) -> Iterator[Diagnostic]:
                 yield Diagnostic("PL015", f"a requirement of {who(instance)}: {error}", place)
                 continue
             if not holds:
-                values = ", ".join(f"{name} = {facts[name]}" for name in used)
+                values = ", ".join(f"{name} = {shown(facts[name])}" for name in used)
                 yield Diagnostic(
                     "PL020",
                     f"{who(instance)} requires {requirement.condition}, and {values}",
                     place,
+                    view.causes(instance, requirement.condition),
                     notes=(requirement.why,),
                 )
+
+
+def agreed(view: View) -> Iterator[Diagnostic]:
+    """A constant of a shared header: who was built with another one has other code behind it."""
+    first: dict[str, tuple[Instance, int]] = {}
+    for instance in view.kernel.instances:
+        for index, fact in enumerate(instance.contract.facts):
+            if fact.kind != "agrees":
+                continue
+            other, at = first.setdefault(fact.name, (instance, index))
+            theirs = other.contract.facts[at]
+            if (fact.type, fact.values) == (theirs.type, theirs.values):
+                continue
+            yield Diagnostic(
+                "PL017",
+                f"'{fact.name}' is {shown(theirs.values[0])} in {who(other)}, "
+                f"{shown(fact.values[0])} in {who(instance)}",
+                Place(instance.name, "facts", index),
+                (Place(other.name, "facts", at),),
+                notes=("both were compiled with it, and one of the two definitions would win silently",),
+                help="build both with the same header and the same -D",
+            )
+
+
+def types(view: View) -> Iterator[Diagnostic]:
+    """Two layouts of one struct: each side reads the other's bytes as its own."""
+    first: dict[str, tuple[Instance, int]] = {}
+    for instance in view.kernel.instances:
+        for index, type_ in enumerate(instance.contract.types):
+            other, at = first.setdefault(type_.name, (instance, index))
+            theirs = other.contract.types[at]
+            difference = _difference(theirs, type_)
+            if difference:
+                yield Diagnostic(
+                    "PL018",
+                    f"type '{type_.name}' is not the same in {who(other)} and {who(instance)}: {difference}",
+                    Place(instance.name, "types", index),
+                    (Place(other.name, "types", at),),
+                    help="build both with the same header and the same -D",
+                )
+
+
+def _difference(left: SharedType, right: SharedType) -> str:
+    """The first member that differs, else the size; empty if the types are the same."""
+    fields = [{f.name: f for f in t.fields} for t in (left, right)]
+    for name in dict.fromkeys((*fields[0], *fields[1])):
+        a, b = (side.get(name) for side in fields)
+        if a is None or b is None:
+            return f"field '{name}' is in one of them only"
+        if a != b:
+            return (
+                f"field '{name}' has {a.size} bytes at {a.offset} in the first, "
+                f"{b.size} bytes at {b.offset} in the second"
+            )
+    if (left.size, left.align) != (right.size, right.align):
+        return (
+            f"{left.size} bytes aligned to {left.align} in the first, "
+            f"{right.size} bytes aligned to {right.align} in the second"
+        )
+    return ""

@@ -116,14 +116,43 @@ def barrier_threads(view: View) -> Iterator[Diagnostic]:
         role = view.role_of(instance)
         if not role:
             continue
-        threads, have = view.value(instance, claim.amount), 32 * view.warps(role)
+        of = "warpgroup of " if claim.scope == "warpgroup" else ""
+        threads, have = view.barrier_threads(instance, claim), 32 * view.warps(role)
+        have = min(have, 128) if of else have
         if threads > have or threads % 32 or threads <= 0:
             yield Diagnostic(
                 "PL032",
                 f"barrier '{claim.name}' of {who(instance)} is for {threads} threads, "
-                f"its role '{role}' has {have}",
+                f"{'a ' + of if of else ''}its role '{role}' has {have}",
                 Place(instance.name, "claims", index),
+                view.causes(instance, claim.amount),
                 help=f"claim it for {have} threads" if threads > have else "claim whole warps",
+            )
+
+
+def scopes(view: View) -> Iterator[Diagnostic]:
+    """What is one for each warpgroup, or arrives by warpgroups, needs whole warpgroups."""
+    for instance in view.kernel.instances:
+        role = view.role_of(instance)
+        if not role or view.warps(role) % 4 == 0:
+            continue
+        asked = [
+            (f"claim '{c.name}'", Place(instance.name, "claims", n))
+            for n, c in enumerate(instance.contract.claims)
+            if c.scope == "warpgroup" or c.by == "each_warpgroup"
+        ]
+        asked += [
+            (f"port '{p.name}'", Place(instance.name, "ports", n))
+            for n, p in enumerate(instance.contract.ports)
+            if p.by == "each_warpgroup"
+        ]
+        for title, place in asked:
+            yield Diagnostic(
+                "PL037",
+                f"{title} of {who(instance)} is by warpgroups of 4 warps, its role '{role}' has "
+                f"{view.warps(role)}",
+                place,
+                help="claim whole warpgroups, or let each_warp arrive",
             )
 
 

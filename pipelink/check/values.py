@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from pipelink.abi import Claim, Port
+from pipelink.abi import Claim, Entry, Operation, Port
 from pipelink.diagnostics import Diagnostic, Place
 from pipelink.expression import ExpressionError
 from pipelink.model import Instance
@@ -30,25 +30,47 @@ class _Value:
 
 def _claim(place: Place, claim: Claim) -> Iterator[_Value]:
     title = f"{_AMOUNT.get(claim.kind, claim.kind)} of claim '{claim.name}'"
-    yield _Value(place, title, claim.amount, 0 if claim.kind in ("stack", "shared") else 1)
-    if claim.kind == "mbarrier":
+    if claim.amount or claim.kind != "barrier":
+        yield _Value(place, title, claim.amount, 0 if claim.kind in ("stack", "shared") else 1)
+    yield _Value(place, f"barriers of claim '{claim.name}'", claim.count)
+    if claim.kind == "mbarrier" and not claim.by:
         yield _Value(place, f"arrivals of claim '{claim.name}'", claim.arrivals, 1, ARRIVALS)
 
 
 def _port(place: Place, port: Port, extents: set[str]) -> Iterator[_Value]:
     of = f"of port '{port.name}'"
-    for text in (*port.shape, *port.box):
+    for text in (*port.shape, *port.box, *(c.step for c in port.covers)):
         if text not in extents:
             yield _Value(place, f"a side {of}", text)
-    if port.space == "register":
+    if port.space == "register" and port.count:
         yield _Value(place, f"elements {of}", port.count)
     if port.space == "shared":
         yield _Value(place, f"stages {of}", port.stages)
-        yield _Value(place, f"arrivals {of}", port.arrivals, 1, ARRIVALS)
+        if not port.by:
+            yield _Value(place, f"arrivals {of}", port.arrivals, 1, ARRIVALS)
         yield from (_Value(place, f"bytes {of}", text) for text in filter(None, [port.bytes]))
         for part in port.parts:
             for text in part.shape:
                 yield _Value(place, f"a side of part '{part.name}' {of}", text)
+            for copy in part.copies:
+                yield _Value(place, f"copies of part '{part.name}' {of}", copy.count)
+
+
+def _counts(operations: Iterable[Operation]) -> Iterator[str]:
+    for operation in operations:
+        if operation.do == "repeat" and operation.count:
+            yield operation.count
+        yield from _counts(operation.body)
+
+
+def _entry(place: Place, entry: Entry, extents: set[str]) -> Iterator[_Value]:
+    of = f"of entry '{entry.name}'"
+    for text in _counts(entry.plays):
+        yield _Value(place, f"a count {of}", text, -_UNBOUNDED)
+    for tiling in entry.tiles:
+        if tiling.of not in extents:
+            yield _Value(place, f"the tiles {of}", tiling.of)
+        yield _Value(place, f"the step {of}", tiling.step)
 
 
 def _values(instance: Instance) -> Iterator[_Value]:
@@ -58,6 +80,8 @@ def _values(instance: Instance) -> Iterator[_Value]:
         yield from _claim(Place(instance.name, "claims", index), claim)
     for index, port in enumerate(contract.ports):
         yield from _port(Place(instance.name, "ports", index), port, extents)
+    for index, entry in enumerate(contract.entries):
+        yield from _entry(Place(instance.name, "entries", index), entry, extents)
 
 
 def computable(view: View) -> Iterator[Diagnostic]:
@@ -68,14 +92,24 @@ def computable(view: View) -> Iterator[Diagnostic]:
             except ExpressionError as error:
                 message = f"{value.title} of {who(instance)}: {error}"
                 yield Diagnostic("PL015", message, value.place)
-        for index, port in enumerate(instance.contract.ports):
-            if port.space != "register":
-                continue
+    yield from _layouts(view)
+
+
+def _layouts(view: View) -> Iterator[Diagnostic]:
+    for end in view.ports("register", "shared"):
+        instance, port = end.instance, end.port
+        asked: list[tuple[str, Callable[[], object]]] = []
+        if port.space == "register":
+            asked.append((f"the layout of port '{port.name}'", lambda end=end: view.fragment(end)))
+        for part in port.parts if port.space == "shared" else ():
+            if part.layout:
+                title = f"the layout of part '{part.name}' of port '{port.name}'"
+                asked.append((title, lambda i=instance, p=part: view.part_layout(i, p)))
+        for title, layout in asked:
             try:
-                view.layout(instance, port.layout)
+                layout()
             except ExpressionError as error:
-                message = f"the layout of port '{port.name}' of {who(instance)}: {error}"
-                yield Diagnostic("PL015", message, Place(instance.name, "ports", index))
+                yield Diagnostic("PL015", f"{title} of {who(instance)}: {error}", end.place)
 
 
 def sizes(view: View) -> Iterator[Diagnostic]:
@@ -90,4 +124,5 @@ def sizes(view: View) -> Iterator[Diagnostic]:
                 "PL020",
                 f"{value.title} of {who(instance)}: {value.text} is {found}, {bound} can be",
                 value.place,
+                view.causes(instance, value.text),
             )

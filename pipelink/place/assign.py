@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from pipelink.abi import ELEMENT_BYTES
+from pipelink.abi import Claim
 from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where, checkpoint
 from pipelink.model import BarrierPlan, Instance, MbarrierPlan, Region
 from pipelink.place.barriers import BarrierNeed, place_barriers
@@ -199,27 +199,32 @@ def _ring_regions(view: View, rings: tuple[Ring, ...]) -> Iterator[_Wanted]:
     for ring in rings:
         end = ring.producer
         for part in end.port.parts:
-            sizes = [view.value(end.instance, s) for s in part.shape]
-            size = ELEMENT_BYTES[part.element]
-            for side in sizes:
-                size *= side
+            sizes = view.sides(end.instance, part.shape)
+            size = view.part_bytes(end.instance, part)
             align = SWIZZLE_ALIGN[part.swizzle]
             yield _Wanted(
                 Need(f"{ring.name}.{part.name}", size * ring.stages, align),
                 (end.instance.name, ring.consumer.instance.name),
                 f"{ring.stages} stages of {'x'.join(map(str, sizes))} {part.element}, "
                 + (f"{part.swizzle}-byte swizzle" if part.swizzle else "not swizzled"),
-                Place(end.instance.name, "ports", end.index, f"{size * ring.stages} bytes"),
+                Place(
+                    end.instance.name,
+                    "ports",
+                    end.index,
+                    f"part '{part.name}': {size * ring.stages} bytes",
+                ),
             )
 
 
 def _claimed_regions(view: View) -> Iterator[_Wanted]:
     for instance, index, claim in view.claims("shared"):
-        size = view.value(instance, claim.amount)
+        each, copies = view.value(instance, claim.amount), view.scopes(instance, claim)
+        size = each if copies == 1 else -(-each // claim.align) * claim.align * copies
+        share = f", {copies} times: one a {claim.scope}" if claim.scope != "role" else ""
         yield _Wanted(
             Need(f"{instance.name}.{claim.name}", size, claim.align),
             (instance.name,),
-            f"claimed as {claim.amount}",
+            f"claimed as {claim.amount}{share}",
             Place(instance.name, "claims", index, f"{size} bytes"),
         )
 
@@ -228,23 +233,27 @@ def _mbarrier_regions(view: View, rings: tuple[Ring, ...]) -> Iterator[_Wanted]:
     for ring in rings:
         owners = (ring.producer.instance.name, ring.consumer.instance.name)
         for what, end in (("full", ring.producer), ("empty", ring.consumer)):
-            arrivals = view.value(end.instance, end.port.arrivals)
+            arrivals = view.arrivals(end.instance, end.port.by, end.port.arrivals)
             yield _Wanted(
                 Need(f"{ring.name}.{what}", 8 * ring.stages, 8),
                 owners,
-                f"{ring.stages} stages, {arrivals} arrivals by {end.instance.name}",
+                f"{ring.stages} stages, {arrivals} arrivals by {end.instance.name}{_by(end.port.by)}",
                 Place(end.instance.name, "ports", end.index),
                 arrivals,
             )
     for instance, index, claim in view.claims("mbarrier"):
-        arrivals = view.value(instance, claim.arrivals)
+        arrivals = view.arrivals(instance, claim.by, claim.arrivals)
         yield _Wanted(
             Need(f"{instance.name}.{claim.name}", 8 * view.value(instance, claim.amount), 8),
             (instance.name,),
-            f"{arrivals} arrivals, as claimed",
+            f"{arrivals} arrivals{_by(claim.by) or ', as claimed'}",
             Place(instance.name, "claims", index),
             arrivals,
         )
+
+
+def _by(arriver: str) -> str:
+    return f": {arriver.replace('_', ' ')}" if arriver else ""
 
 
 def _too_much_memory(
@@ -258,6 +267,9 @@ def _too_much_memory(
         ring = max(rings, key=lambda r: sum(_bytes_of(wanted, r)))
         stage = sum(_bytes_of(wanted, ring)) // ring.stages + 16
         fits = (limit - (end - stage * ring.stages)) // stage
+        offered = _stage_choices(view, ring)
+        if offered:
+            fits = max((n for n in offered if n <= fits), default=0)
         if fits >= 1:
             help_ = f"at most {fits} stages of '{ring.name}' fit beside the rest"
         else:
@@ -272,6 +284,16 @@ def _too_much_memory(
     )
 
 
+def _stage_choices(view: View, ring: Ring) -> list[int]:
+    """The stage counts that an owner offers, where the count of a ring is a fact of that kind."""
+    name = ring.producer.port.stages
+    for instance in (ring.producer.instance, ring.consumer.instance):
+        for fact in instance.contract.facts:
+            if fact.name == name and fact.kind == "chooses":
+                return [int(v) for v in fact.values if not isinstance(v, str)]
+    return []
+
+
 def _bytes_of(wanted: list[_Wanted], ring: Ring) -> list[int]:
     return [
         w.need.bytes for w in wanted if w.need.name.startswith(f"{ring.name}.") and not w.arrivals
@@ -280,46 +302,60 @@ def _bytes_of(wanted: list[_Wanted], ring: Ring) -> list[int]:
 
 def _barriers(view: View, faults: list[Diagnostic]) -> tuple[BarrierPlan, ...]:
     claims = {f"{i.name}.{c.name}": (i, n, c) for i, n, c in view.claims("barrier")}
-    ids, failed = place_barriers(
-        [BarrierNeed(name, c.fixed) for name, (_, _, c) in claims.items()], view.arch.named_barriers
-    )
-    last = view.arch.named_barriers - 1
-    for name in failed:
-        instance, index, claim = claims[name]
-        place = Place(instance.name, "claims", index)
-        if claim.fixed is None:
-            message = f"no named barrier is left for '{claim.name}' of {who(instance)}"
-            faults.append(
-                Diagnostic(
-                    "PL032",
-                    message,
-                    place,
-                    notes=(f"a block has {last + 1}, id 0 is __syncthreads()",),
-                )
-            )
-        elif not 0 < claim.fixed <= last:
-            message = f"barrier '{claim.name}' of {who(instance)} is fixed to {claim.fixed}, ids are 1 to {last}"
-            faults.append(Diagnostic("PL032", message, place, help="leave the id to the link"))
-        else:
-            other = next(n for n, i in ids.items() if i == claim.fixed)
-            owner, other_index, _ = claims[other]
-            faults.append(
-                Diagnostic(
-                    "PL032",
-                    f"barrier {claim.fixed} is fixed by {who(owner)} and by {who(instance)}",
-                    place,
-                    (Place(owner.name, "claims", other_index),),
-                    help="leave one of the ids to the link",
-                )
-            )
+    needs = [
+        BarrierNeed(name, c.fixed, view.value(i, c.count) * view.scopes(i, c))
+        for name, (i, _, c) in claims.items()
+    ]
+    ids, failed = place_barriers(needs, view.arch.named_barriers)
+    for need in needs:
+        if need.name in failed:
+            faults.append(_no_barrier(view, claims, need, failed[need.name]))
     return tuple(
         BarrierPlan(
-            ids[name],
-            i.name,
-            c.name,
-            view.value(i, c.amount),
-            "fixed by its owner" if c.fixed is not None else "first free id",
+            ids[need.name],
+            need.count,
+            claims[need.name][0].name,
+            claims[need.name][2].name,
+            view.barrier_threads(claims[need.name][0], claims[need.name][2]),
+            "fixed by its owner" if need.fixed is not None else "first free id",
         )
-        for name, (i, _, c) in claims.items()
-        if name in ids
+        for need in needs
+        if need.name in ids
+    )
+
+
+def _no_barrier(
+    view: View, claims: dict[str, tuple[Instance, int, Claim]], need: BarrierNeed, other: str
+) -> Diagnostic:
+    instance, index, claim = claims[need.name]
+    place, last = Place(instance.name, "claims", index), view.arch.named_barriers - 1
+    if claim.fixed is None:
+        what = f"no {need.count} named barriers are" if need.count > 1 else "no named barrier is"
+        message = f"{what} left for '{claim.name}' of {who(instance)}"
+        taken = tuple(
+            Place(i.name, "claims", n, f"{view.value(i, c.count) * view.scopes(i, c)} of them")
+            for name, (i, n, c) in claims.items()
+            if name != need.name
+        )
+        note = f"a block has {last + 1}, id 0 is __syncthreads()"
+        return Diagnostic("PL032", message, place, taken[:6], notes=(note,))
+    if other:
+        owner, other_index, _ = claims[other]
+        ids = f"barrier {claim.fixed} is" if need.count == 1 else f"barriers from {claim.fixed} on are"
+        return Diagnostic(
+            "PL032",
+            f"{ids} fixed by {who(owner)} and by {who(instance)}",
+            place,
+            (Place(owner.name, "claims", other_index),),
+            help="leave one of the ids to the link",
+        )
+    top = claim.fixed + need.count - 1
+    reach = f"{claim.fixed}" if need.count == 1 else f"{claim.fixed} + {need.count - 1} = {top}"
+    over = f": {top} > {last}" if top > last else ": 0 is __syncthreads()"
+    return Diagnostic(
+        "PL032",
+        f"barrier '{claim.name}' of {who(instance)} is fixed to {reach}{over}",
+        place,
+        notes=(f"ids are 1 to {last}; a larger one would silently become another",),
+        help="leave the id to the link",
     )

@@ -5,28 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-RESERVED = {0}
+RESERVED = frozenset({0})
 
 
 @dataclass(frozen=True)
 class BarrierNeed:
-    """A barrier, with an id if its owner fixed one."""
+    """Barriers of consecutive ids, with the first one's id if the owner fixed it."""
 
     name: str
     fixed: int | None
+    count: int = 1
 
 
-def place_barriers(needs: Sequence[BarrierNeed], count: int) -> tuple[dict[str, int], list[str]]:
-    """The id of each need, and the needs for which none was left or whose id is taken."""
+def place_barriers(
+    needs: Sequence[BarrierNeed], count: int
+) -> tuple[dict[str, int], dict[str, str]]:
+    """The first id of each need; and the needs that have none, each with the need that has its ids
+    (empty if none is left, or there is no such id)."""
     ids: dict[str, int] = {}
-    failed: list[str] = []
+    failed: dict[str, str] = {}
     taken = dict.fromkeys(RESERVED, "")
-    for need in sorted(needs, key=lambda n: (n.fixed is None, n.name)):
-        free = [i for i in range(count) if i not in taken]
-        wanted = need.fixed if need.fixed is not None else (free[0] if free else count)
-        if wanted in taken or not 0 <= wanted < count:
-            failed.append(need.name)
+    for need in sorted(needs, key=lambda n: (n.fixed is None, -n.count, n.name)):
+        starts = range(count) if need.fixed is None else (need.fixed,)
+        spans = [range(start, start + need.count) for start in starts]
+        first = next((s for s in spans if 0 <= s.start and s.stop <= count and _free(s, taken)), None)
+        if first is None:
+            spans = spans if need.fixed is not None else []
+            failed[need.name] = next((taken[i] for s in spans for i in s if i in taken), "")
             continue
-        taken[wanted] = need.name
-        ids[need.name] = wanted
+        ids[need.name] = first.start
+        taken |= dict.fromkeys(first, need.name)
     return ids, failed
+
+
+def _free(span: range, taken: dict[int, str]) -> bool:
+    return not any(i in taken for i in span)

@@ -18,7 +18,7 @@ from pipelink.model import (
     Plan,
     RolePlan,
 )
-from pipelink.place.assign import Assignment, RolePlace, assign
+from pipelink.place.assign import Assignment, Ring, RolePlace, assign
 from pipelink.view import End, View
 
 ANY_EXTENT = (1, LARGEST_EXTENT)
@@ -72,7 +72,7 @@ def _bindings(view: View, a: Assignment, instance: Instance) -> Iterator[tuple[s
     """(slot name, value) of everything that the instance's code may ask for."""
     for fact in instance.contract.facts:
         if fact.kind in ("imports", "chooses"):
-            yield fact.name, view.facts[instance.name][fact.name]
+            yield fact.name, abi.bound(view.facts[instance.name][fact.name])
     offsets = {r.name: r.offset for r in a.regions} | {m.name: m.offset for m in a.mbarriers}
     for ring in a.rings:
         for end in (ring.producer, ring.consumer):
@@ -82,12 +82,15 @@ def _bindings(view: View, a: Assignment, instance: Instance) -> Iterator[tuple[s
                 yield f"{end.port.name}.{mine.name}", offsets[f"{ring.name}.{placed.name}"]
             for what in ("full", "empty"):
                 yield f"{end.port.name}.{what}", offsets[f"{ring.name}.{what}"]
+            if end.port.direction == "out" and end.port.by not in ("", "copies"):
+                yield f"{end.port.name}.fence", int(needs_fence(ring))
     for claim in instance.contract.claims:
         if claim.kind in ("shared", "mbarrier"):
             yield claim.name, offsets[f"{instance.name}.{claim.name}"]
     for barrier in a.barriers:
         if barrier.instance == instance.name:
             yield barrier.name, barrier.id
+            yield f"{barrier.name}.threads", barrier.threads
     role = view.role_of(instance)
     yield "role.first_thread", next((32 * r.first_warp for r in a.roles if r.name == role), 0)
 
@@ -137,7 +140,7 @@ def _role(view: View, a: Assignment, placed: RolePlace) -> RolePlan:
             if port.space == "shared":
                 rings.append(_variable(end))
             elif port.space == "register" and port.direction == "out":
-                count = view.value(instance, port.count)
+                count = view.fragment_count(end)
                 fragments.append((_variable(end), abi.ELEMENT_TYPES[port.element], count))
     claims = [(i, c) for i in view.role_instances(placed.name) if (c := view.claim(i, "registers"))]
     if placed.registers:
@@ -157,10 +160,16 @@ def _role(view: View, a: Assignment, placed: RolePlace) -> RolePlan:
     )
 
 
+def needs_fence(ring: Ring) -> bool:
+    """Ordinary stores become visible to bulk copies and wgmma by a fence of the writer, before it
+    arrives; a consumer that does not say how it reads gets one too."""
+    return ring.consumer.port.proxy != "generic"
+
+
 def _channels(view: View, a: Assignment) -> Iterator[ChannelPlan]:
     for producer, consumer in view.channels():
         if producer.port.space == "register":
-            count = view.value(producer.instance, producer.port.count)
+            count = view.fragment_count(producer)
             yield ChannelPlan(
                 producer.name,
                 consumer.name,
@@ -169,13 +178,21 @@ def _channels(view: View, a: Assignment) -> Iterator[ChannelPlan]:
             )
         else:
             ring = next(r for r in a.rings if r.producer.name == producer.name)
-            stage = view.value(producer.instance, producer.port.bytes or "0")
+            stage = sum(view.part_bytes(producer.instance, p) for p in producer.port.parts)
             yield ChannelPlan(
                 producer.name,
                 consumer.name,
                 "ring",
-                f"{ring.stages} stages of {stage} bytes, filled by bulk copies",
+                f"{ring.stages} stages of {stage} bytes, {_filling(ring)}",
             )
+
+
+def _filling(ring: Ring) -> str:
+    by = ring.producer.port.by
+    if by in ("", "copies"):
+        return "filled by bulk copies"
+    fence = "a fence to the async proxy" if needs_fence(ring) else "no fence"
+    return f"filled by stores, {by.replace('_', ' ')} arrives, {fence}"
 
 
 def _parameters(view: View) -> Iterator[Parameter]:
@@ -202,6 +219,9 @@ def _parameters(view: View) -> Iterator[Parameter]:
         )
 
 
+_ACCESS = {"in": "read", "out": "write", "inout": "update"}
+
+
 def _arguments(view: View) -> Iterator[Argument]:
     for name, ports in view.kernel.manifest.parameters.items():
         ends = [e for e in map(view.end, ports) if e is not None]
@@ -210,6 +230,6 @@ def _arguments(view: View) -> Iterator[Argument]:
             name=name,
             element=first.port.element,
             shape=view.shape(first.instance, first.port.shape),
-            access="write" if any(e.port.direction == "out" for e in ends) else "read",
+            access=_ACCESS["".join(sorted({e.port.direction for e in ends}))],
             alignment=16,
         )

@@ -1,14 +1,17 @@
-"""Contracts and the map as tables for a terminal: the only importer of rich."""
+"""Contracts, the map and diagnostics for a terminal: the only importer of rich."""
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Iterator
 from typing import TextIO
 
 from rich import box
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from pipelink.abi import Contract, Port
 from pipelink.driver import Product
@@ -189,3 +192,31 @@ def _port(port: Port) -> str:
         return f"ring of [{port.stages}]: {parts}; {port.arrivals} arrivals a stage"
     box = f", boxes of [{', '.join(port.box)}]" if port.box else ""
     return f"{port.element} [{', '.join(port.shape)}]{box}"
+
+
+# How a line of a rendered diagnostic looks, by how it begins; each group has a style.
+_LOOKS = [
+    (re.compile(r"(error\[\w+\])(.*)"), ("bold red", "bold")),
+    (re.compile(r"( +(?:-->|:::))(.*)"), ("bold blue", "")),
+    (re.compile(r"( +\|)( \^\^\^.*)"), ("bold blue", "bold red")),
+    (re.compile(r"( +\|)( ---.*)"), ("bold blue", "bold blue")),
+    (re.compile(r"( *\d* \|)(.*)"), ("bold blue", "")),
+    (re.compile(r"(  = )(note|help)(:.*)"), ("bold blue", "bold", "")),
+    (re.compile(r"(pipelink:)(.*)"), ("bold", "bold red")),
+]
+
+
+def print_diagnostics(text: str, out: TextIO) -> None:
+    """Rendered diagnostics in colour, for a terminal; the text stays as it is."""
+    lines = [Text("").append_tokens(_styled(line)) for line in text.splitlines()]
+    _console(out).print(Text("\n").join(lines), soft_wrap=True)
+
+
+def _styled(line: str) -> Iterator[tuple[str, str]]:
+    """The parts of a line and their styles."""
+    for pattern, styles in _LOOKS:
+        match = pattern.fullmatch(line)
+        if match:
+            yield from zip(match.groups(), styles, strict=True)
+            return
+    yield line, ""

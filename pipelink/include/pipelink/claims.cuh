@@ -1,9 +1,60 @@
-// Claims on the resources that the components of a kernel share, and requirements.
+// Claims on the resources that the components of a kernel share, requirements, and who arrives.
 #pragma once
 
 #include <pipelink/facts.cuh>
 
 namespace pipelink {
+
+// This thread's number within its role.
+__device__ __forceinline__ unsigned role_thread(Self self) {
+    return threadIdx.x - static_cast<unsigned>(pipelink_bind(self, slot_of<"role.first_thread">));
+}
+
+// Who arrives at an mbarrier. The link computes how many that are from the role's warps, and the
+// code elects them with the same type.
+struct OneThread {
+    static constexpr const char* name = "one_thread";
+    __device__ __forceinline__ static bool elected(Self self) { return role_thread(self) == 0; }
+};
+struct EachWarp {
+    static constexpr const char* name = "each_warp";
+    __device__ __forceinline__ static bool elected(Self self) { return role_thread(self) % 32 == 0; }
+};
+struct EachWarpgroup {
+    static constexpr const char* name = "each_warpgroup";
+    __device__ __forceinline__ static bool elected(Self self) {
+        return role_thread(self) % 128 == 0;
+    }
+};
+struct EachThread {
+    static constexpr const char* name = "each_thread";
+    __device__ __forceinline__ static bool elected(Self) { return true; }
+};
+inline constexpr OneThread one_thread{};
+inline constexpr EachWarp each_warp{};
+inline constexpr EachWarpgroup each_warpgroup{};
+inline constexpr EachThread each_thread{};
+
+template <class T>
+inline constexpr bool is_arriver = std::is_same_v<T, OneThread> || std::is_same_v<T, EachWarp> ||
+                                   std::is_same_v<T, EachWarpgroup> ||
+                                   std::is_same_v<T, EachThread>;
+template <class T>
+concept Arriver = is_arriver<T>;
+
+// For whom a claim is one: the role, or each of its warpgroups or warps.
+struct PerRole {
+    static constexpr const char* name = nullptr;
+    __device__ __forceinline__ static unsigned index(Self) { return 0; }
+};
+struct PerWarpgroup {
+    static constexpr const char* name = "warpgroup";
+    __device__ __forceinline__ static unsigned index(Self self) { return role_thread(self) / 128; }
+};
+struct PerWarp {
+    static constexpr const char* name = "warp";
+    __device__ __forceinline__ static unsigned index(Self self) { return role_thread(self) / 32; }
+};
 
 struct ClaimTag {};
 
@@ -14,54 +65,103 @@ struct Claim : ClaimTag {
     constexpr explicit Claim(Place at) : place(at) {}
 };
 
-template <Expression Value>
-constexpr void write_expression(Writer& out, const char* key) {
-    out.key(key);
-    out.put('"');
-    Value::write(out);
-    out.put('"');
+template <class Scope, Name... entries>
+constexpr void write_scope(Writer& out) {
+    if constexpr (Scope::name != nullptr) out.field("scope", Scope::name);
+    if constexpr (sizeof...(entries) > 0) {
+        const char* const texts[] = {entries.text...};
+        out.strings("during", texts, sizeof...(entries));
+    }
 }
 
-// `Bytes` bytes of shared memory, at a multiple of `align`.
-template <Name name, int align, class Bytes>
+// `Bytes` bytes of shared memory, at a multiple of `align`, one for each `Scope`.
+template <Name name, int align, class Bytes, class Scope, Name... entries>
 struct SharedClaim : Claim<name> {
     using Claim<name>::Claim;
     __device__ __forceinline__ static std::uint32_t address(Self self, std::uint32_t offset = 0) {
-        return pipelink_region(self, slot_of<name>, offset);
+        const auto stride = static_cast<std::uint32_t>((Bytes::at(self) + align - 1) / align * align);
+        return pipelink_region(self, slot_of<name>, Scope::index(self) * stride + offset);
+    }
+    constexpr auto per_warp() const {
+        return SharedClaim<name, align, Bytes, PerWarp, entries...>(this->place);
+    }
+    constexpr auto per_warpgroup() const {
+        return SharedClaim<name, align, Bytes, PerWarpgroup, entries...>(this->place);
+    }
+    // In which entries the bytes are in use; in all, if it is not said.
+    template <Name... names>
+    constexpr auto during() const {
+        return SharedClaim<name, align, Bytes, Scope, names...>(this->place);
     }
     static constexpr void describe(Writer& out) {
         out.field("kind", "shared");
         write_expression<Bytes>(out, "amount");
         out.field("align", align);
+        write_scope<Scope, entries...>(out);
     }
 };
 template <Name name, int align = 16, Expression Bytes>
 constexpr auto claims_shared(Bytes, PIPELINK_HERE) {
-    return SharedClaim<name, align, Bytes>(Place{file, line});
+    return SharedClaim<name, align, Bytes, PerRole>(Place{file, line});
 }
 
-// A named barrier for `Threads` threads. The link picks the id, unless `fixed` names one.
-template <Name name, int fixed, class Threads>
+// All threads of the role, or of the warpgroup where a barrier is one for each.
+struct AllThreads : ExpressionTag {
+    static constexpr void write(Writer&) {}
+};
+
+// `Count` named barriers of consecutive ids, each for `Threads` threads. The link picks the first id,
+// unless `fixed` names it.
+template <Name name, int fixed, class Count, class Threads, class Scope, Name... entries>
 struct BarrierClaim : Claim<name> {
     using Claim<name>::Claim;
-    __device__ __forceinline__ static void sync(Self self) {
-        const auto id = fixed >= 0 ? fixed : pipelink_bind(self, slot_of<name>);
-        pipelink_barrier_sync(self, slot_of<name>, static_cast<unsigned>(id),
-                              static_cast<unsigned>(Threads::at(self)));
+    __device__ __forceinline__ static void sync(Self self, unsigned index = 0) {
+        const auto first = fixed >= 0 ? fixed : pipelink_bind(self, slot_of<name>);
+        const auto id = static_cast<unsigned>(first + Scope::index(self) * Count::at(self)) + index;
+        pipelink_barrier_sync(self, slot_of<name>, id, threads(self));
+    }
+    __device__ __forceinline__ static unsigned threads(Self self) {
+        if constexpr (std::is_same_v<Threads, AllThreads>) {
+            return static_cast<unsigned>(pipelink_bind(self, part_slot<name, "threads">()));
+        } else {
+            return static_cast<unsigned>(Threads::at(self));
+        }
+    }
+    constexpr auto per_warpgroup() const {
+        return BarrierClaim<name, fixed, Count, Threads, PerWarpgroup, entries...>(this->place);
+    }
+    template <Name... names>
+    constexpr auto during() const {
+        return BarrierClaim<name, fixed, Count, Threads, Scope, names...>(this->place);
     }
     static constexpr void describe(Writer& out) {
         out.field("kind", "barrier");
         write_expression<Threads>(out, "amount");
+        write_expression<Count>(out, "count");
         if (fixed >= 0) out.field("fixed", fixed);
+        write_scope<Scope, entries...>(out);
     }
 };
+template <Name name, int fixed = -1>
+constexpr auto claims_barrier(PIPELINK_HERE) {
+    return BarrierClaim<name, fixed, Literal<1>, AllThreads, PerRole>(Place{file, line});
+}
 template <Name name, int fixed = -1, Expression Threads>
 constexpr auto claims_barrier(Threads, PIPELINK_HERE) {
-    return BarrierClaim<name, fixed, Threads>(Place{file, line});
+    return BarrierClaim<name, fixed, Literal<1>, Threads, PerRole>(Place{file, line});
+}
+template <Name name, int fixed = -1, Expression Count>
+constexpr auto claims_barriers(Count, PIPELINK_HERE) {
+    return BarrierClaim<name, fixed, Count, AllThreads, PerRole>(Place{file, line});
+}
+template <Name name, int fixed = -1, Expression Count, Expression Threads>
+constexpr auto claims_barriers(Count, Threads, PIPELINK_HERE) {
+    return BarrierClaim<name, fixed, Count, Threads, PerRole>(Place{file, line});
 }
 
-// `Count` mbarriers that the glue initialises for `Arrivals` arrivals a phase.
-template <Name name, class Count, class Arrivals>
+// `Count` mbarriers that the glue initialises for the arrivals of a phase: `By` says who, or how
+// many.
+template <Name name, class Count, class By>
 struct MbarrierClaim : Claim<name> {
     using Claim<name>::Claim;
     __device__ __forceinline__ static std::uint32_t address(Self self, unsigned index) {
@@ -71,17 +171,25 @@ struct MbarrierClaim : Claim<name> {
         pipelink_wait(self, slot_of<name>, index, address(self, index), parity);
     }
     __device__ __forceinline__ static void arrive(Self self, unsigned index) {
+        if constexpr (Arriver<By>) {
+            if (!By::elected(self)) return;
+        }
         pipelink_arrive(self, slot_of<name>, index, address(self, index));
     }
     static constexpr void describe(Writer& out) {
         out.field("kind", "mbarrier");
         write_expression<Count>(out, "amount");
-        write_expression<Arrivals>(out, "arrivals");
+        if constexpr (Arriver<By>) {
+            out.field("by", By::name);
+        } else {
+            write_expression<By>(out, "arrivals");
+        }
     }
 };
-template <Name name, Expression Count, Expression Arrivals>
-constexpr auto claims_mbarriers(Count, Arrivals, PIPELINK_HERE) {
-    return MbarrierClaim<name, Count, Arrivals>(Place{file, line});
+template <Name name, Expression Count, class By>
+    requires(Expression<By> || Arriver<By>)
+constexpr auto claims_mbarriers(Count, By, PIPELINK_HERE) {
+    return MbarrierClaim<name, Count, By>(Place{file, line});
 }
 
 // A claim that is one number of the role: its warps, the registers of a thread, stack bytes.
@@ -124,9 +232,49 @@ constexpr auto requires_that(Condition, const char* why, PIPELINK_HERE) {
     return Requirement<Condition>(why, Place{file, line});
 }
 
-// This thread's number within its role.
-__device__ __forceinline__ unsigned role_thread(Self self) {
-    return threadIdx.x - static_cast<unsigned>(pipelink_bind(self, slot_of<"role.first_thread">));
+// A type that owners compile from one header: its layout must be the same in all objects.
+struct FieldInfo {
+    const char* name;
+    std::size_t offset;
+    std::size_t size;
+};
+#define PIPELINK_FIELD(type, member) \
+    pipelink::FieldInfo{#member, offsetof(type, member), sizeof(type::member)}
+
+struct SharedTypeTag {};
+template <class T, Name name_, std::size_t count>
+struct SharedType : SharedTypeTag {
+    static constexpr auto& name = name_.text;
+    Place place;
+    FieldInfo fields[count];
+    constexpr void describe(Writer& out) const {
+        out.field("size", static_cast<long long>(sizeof(T)));
+        out.field("align", static_cast<long long>(alignof(T)));
+        out.key("fields");
+        out.put('[');
+        for (const FieldInfo& f : fields) {
+            out.separate();
+            out.put('{');
+            out.field("name", f.name);
+            out.field("offset", static_cast<long long>(f.offset));
+            out.field("size", static_cast<long long>(f.size));
+            out.put('}');
+        }
+        out.put(']');
+    }
+};
+template <class T, Name name>
+struct SharedTypeMaker {
+    Place place;
+    template <class... Fields>
+    constexpr auto operator()(Fields... fields) const {
+        return SharedType<T, name, sizeof...(Fields)>{{}, place, {fields...}};
+    }
+};
+// shared_type<Route, "Route">()(PIPELINK_FIELD(Route, expert), PIPELINK_FIELD(Route, weight))
+template <class T, Name name>
+constexpr auto shared_type(PIPELINK_HERE) {
+    return SharedTypeMaker<T, name>{Place{file, line}};
 }
 
 }  // namespace pipelink

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <pipelink/claims.cuh>
+#include <pipelink/play.cuh>
 #include <pipelink/ports.cuh>
 #include <pipelink/ptx.cuh>
 
@@ -45,27 +46,69 @@ struct Schedule {
     using Signature = bool(Self, int index, Tile&, Arguments...);
 };
 
-// A function that the glue calls: what it takes, in order, after the instance.
-template <Name name_, class Kind, class... Items>
-struct Entry : EntryTag {
+// A side of the tile schedule: as many tiles as steps cover `Of`.
+template <class Of, class Step>
+struct Tiling {
+    static constexpr void write(Writer& out) {
+        out.separate();
+        out.put('{');
+        write_expression<Of>(out, "of");
+        write_expression<Step>(out, "step");
+        out.put('}');
+    }
+};
+template <class Of, Expression Step>
+constexpr Tiling<Of, Step> steps_over(Of, Step) {
+    return {};
+}
+
+template <class...>
+struct Items {};
+
+// A function that the glue calls: what it takes, in order, after the instance; what it does with
+// rings; and, of a schedule, its rows and columns of tiles.
+template <Name name_, class Kind, class Arguments, class Plays, class Tiles>
+struct Entry;
+template <Name name_, class Kind, class... Arguments, class... Plays, class... Tiles>
+struct Entry<name_, Kind, Items<Arguments...>, Items<Plays...>, Items<Tiles...>> : EntryTag {
     static constexpr auto& name = name_.text;
-    using Signature = typename Kind::template Signature<typename Items::Argument...>;
+    using Signature = typename Kind::template Signature<typename Arguments::Argument...>;
     Place place;
     constexpr explicit Entry(Place at) : place(at) {}
+    template <Played... Operations>
+    constexpr auto plays(Operations...) const {
+        return Entry<name_, Kind, Items<Arguments...>, Items<Operations...>, Items<Tiles...>>(place);
+    }
+    template <class Rows, class Columns>
+    constexpr auto tiles(Rows, Columns) const {
+        return Entry<name_, Kind, Items<Arguments...>, Items<Plays...>, Items<Rows, Columns>>(place);
+    }
     static constexpr void describe(Writer& out) {
         out.field("kind", Kind::kind);
         out.key("arguments");
         out.put('[');
-        ((out.separate(), out.quote(Items::name)), ...);
+        ((out.separate(), out.quote(Arguments::name)), ...);
         out.put(']');
+        if constexpr (sizeof...(Plays) > 0) {
+            out.key("plays");
+            out.put('[');
+            (Plays::write(out), ...);
+            out.put(']');
+        }
+        if constexpr (sizeof...(Tiles) > 0) {
+            out.key("tiles");
+            out.put('[');
+            (Tiles::write(out), ...);
+            out.put(']');
+        }
     }
 };
 template <Name name, class Kind>
 struct EntryMaker {
     Place place;
-    template <class... Items>
-    constexpr auto operator()(Items...) const {
-        return Entry<name, Kind, Items...>(place);
+    template <class... Arguments>
+    constexpr auto operator()(Arguments...) const {
+        return Entry<name, Kind, Items<Arguments...>, Items<>, Items<>>(place);
     }
 };
 // A step of a role: called once a tile.
@@ -143,6 +186,8 @@ consteval Contract contract(const Items&... items) {
     write_items<ClaimTag>(out, "claims", items...);
     write_items<PortTag>(out, "ports", items...);
     write_items<EntryTag>(out, "entries", items...);
+    write_items<PromiseTag>(out, "promises", items...);
+    write_items<SharedTypeTag>(out, "types", items...);
     out.put('}');
 
     Writer& places = result.places;
@@ -155,6 +200,8 @@ consteval Contract contract(const Items&... items) {
     write_lines<ClaimTag>(places, "claims", items...);
     write_lines<PortTag>(places, "ports", items...);
     write_lines<EntryTag>(places, "entries", items...);
+    write_lines<PromiseTag>(places, "promises", items...);
+    write_lines<SharedTypeTag>(places, "types", items...);
     places.put('}');
     return result;
 }
@@ -168,8 +215,8 @@ struct alignas(4) Note {
     char name[12] = "PipeLink";
     char description[(size + 3) / 4 * 4]{};
 };
-inline constexpr std::uint32_t note_contract_v1 = 0x0101;
-inline constexpr std::uint32_t note_places_v1 = 0x0102;
+inline constexpr std::uint32_t note_contract = 0x0201;
+inline constexpr std::uint32_t note_places = 0x0202;
 
 template <std::size_t size>
 consteval Note<size> note(std::uint32_t type, const Writer& text) {
@@ -211,8 +258,8 @@ consteval bool same_text(const char* a, const char* b) {
 #define PIPELINK_COMPONENT(id, terms_)                                                   \
     static_assert(pipelink::same_text(#id, terms_.component),                            \
                   "PIPELINK_COMPONENT and the contract name the component differently"); \
-    PIPELINK_NOTE(id, pipelink::note_contract_v1, terms_.terms)                          \
-    PIPELINK_NOTE(id##_places, pipelink::note_places_v1, terms_.places)                  \
+    PIPELINK_NOTE(id, pipelink::note_contract, terms_.terms)                          \
+    PIPELINK_NOTE(id##_places, pipelink::note_places, terms_.places)                  \
     extern "C" __device__ std::uint64_t pipelink_fingerprint__##id() {                   \
         constexpr std::uint64_t fingerprint =                                            \
             pipelink::hash_contract(terms_.terms.data, terms_.terms.size);               \

@@ -3,9 +3,13 @@
 // A fact is an empty object: its name and value are in its type, so that `fact.at(self)` is a
 // constant in device code and the same text in the contract. Expressions over facts are objects of
 // the same kind, so a size stands once: `bytes.at(self)` computes what the contract states.
+//
+// Values are integers, truths, texts, element types and layouts. A text is bound by its hash: code
+// compares and dispatches, it never spells.
 #pragma once
 
 #include <pipelink/abi.cuh>
+#include <pipelink/elements.cuh>
 #include <pipelink/text.cuh>
 #include <type_traits>
 
@@ -22,6 +26,43 @@ struct Literal : ExpressionTag {
     static constexpr void write(Writer& out) { out.number(value); }
 };
 
+// What is written with quotes in a contract, and bound by its hash.
+template <Name text_>
+struct Quoted : ExpressionTag {
+    static constexpr auto& text = text_.text;
+    static constexpr long long bound = static_cast<long long>(slot_of<text_>);
+    __device__ __forceinline__ static constexpr long long at(Self) { return bound; }
+    static constexpr void write(Writer& out) {
+        out.put('\'');
+        out.escape(text_.text);
+        out.put('\'');
+    }
+};
+template <Name text>
+struct Text : Quoted<text> {};
+// A CuTe layout as a value: pl::layout<"(64,8):(8,1)">.
+template <Name text>
+struct Layout : Quoted<text> {};
+template <Name text>
+inline constexpr Layout<text> layout{};
+// An element type as a value: pl::element<pl::bf16>; `type` is the C++ type.
+template <class T>
+struct Element : Quoted<element_name<T>> {
+    using type = T;
+};
+template <class T>
+inline constexpr Element<T> element{};
+
+// The type of an import that supports every value: pl::imports<"causal", pl::any_bool>().
+struct AnyBool {};
+struct AnyText {};
+struct AnyElement {};
+struct AnyLayout {};
+inline constexpr AnyBool any_bool{};
+inline constexpr AnyText any_text{};
+inline constexpr AnyElement any_element{};
+inline constexpr AnyLayout any_layout{};
+
 template <char... digits>
 consteval long long parse_digits() {
     long long value = 0;
@@ -35,7 +76,62 @@ template <char... digits>
 consteval auto operator""_n() {
     return Literal<parse_digits<digits...>()>{};
 }
+// "fast"_t is a text, as a value of a fact and in an expression.
+template <Name text>
+consteval auto operator""_t() {
+    return Text<text>{};
+}
 }  // namespace literals
+
+// How a value is written in a contract, what it is bound to, and what code gets of it.
+template <class T>
+struct ValueKind {
+    static constexpr const char* type = "int";
+    static constexpr long long bound(T value) { return value; }
+    static constexpr void write(Writer& out, T value) { out.number(value); }
+};
+template <>
+struct ValueKind<bool> {
+    static constexpr const char* type = "bool";
+    static constexpr long long bound(bool value) { return value; }
+    static constexpr void write(Writer& out, bool value) { out.truth(value); }
+};
+template <class T>
+struct QuotedKind {
+    static constexpr long long bound(T) { return T::bound; }
+    static constexpr void write(Writer& out, T) { out.quote(T::text); }
+};
+template <Name text>
+struct ValueKind<Text<text>> : QuotedKind<Text<text>> {
+    static constexpr const char* type = "text";
+};
+template <Name text>
+struct ValueKind<Layout<text>> : QuotedKind<Layout<text>> {
+    static constexpr const char* type = "layout";
+};
+template <class T>
+struct ValueKind<Element<T>> : QuotedKind<Element<T>> {
+    static constexpr const char* type = "element";
+};
+#define PIPELINK_ANY(any, name)                      \
+    template <>                                      \
+    struct ValueKind<any> {                          \
+        static constexpr const char* type = name;    \
+    };
+PIPELINK_ANY(AnyBool, "bool")
+PIPELINK_ANY(AnyText, "text")
+PIPELINK_ANY(AnyElement, "element")
+PIPELINK_ANY(AnyLayout, "layout")
+#undef PIPELINK_ANY
+
+template <class T>
+inline constexpr bool is_any = std::is_same_v<T, AnyBool> || std::is_same_v<T, AnyText> ||
+                               std::is_same_v<T, AnyElement> || std::is_same_v<T, AnyLayout>;
+
+template <auto value>
+using kind_of = ValueKind<std::remove_const_t<decltype(value)>>;
+template <auto value>
+inline constexpr long long bound_of = kind_of<value>::bound(value);
 
 #define PIPELINK_BINARY(name, symbol, written)                      \
     template <class L, class R>                                     \
@@ -71,18 +167,91 @@ PIPELINK_BINARY(And, &&, "and")
 PIPELINK_BINARY(Or, ||, "or")
 #undef PIPELINK_BINARY
 
-enum class FactKind { provides, chooses, imports, derives, extent };
+template <class Value>
+struct Not : ExpressionTag {
+    __device__ __forceinline__ static long long at(Self self) { return !Value::at(self); }
+    static constexpr void write(Writer& out) {
+        out.put("(not ");
+        Value::write(out);
+        out.put(')');
+    }
+};
+template <Expression Value>
+constexpr Not<Value> operator!(Value) {
+    return {};
+}
+
+template <class L, class R, bool least>
+struct Extreme : ExpressionTag {
+    __device__ __forceinline__ static long long at(Self self) {
+        const long long left = L::at(self), right = R::at(self);
+        return (left < right) == least ? left : right;
+    }
+    static constexpr void write(Writer& out) {
+        out.put(least ? "min(" : "max(");
+        L::write(out);
+        out.put(", ");
+        R::write(out);
+        out.put(')');
+    }
+};
+template <Expression L, Expression R>
+constexpr Extreme<L, R, true> min(L, R) {
+    return {};
+}
+template <Expression L, Expression R>
+constexpr Extreme<L, R, false> max(L, R) {
+    return {};
+}
+
+template <class Condition, class Then, class Otherwise>
+struct Select : ExpressionTag {
+    __device__ __forceinline__ static long long at(Self self) {
+        return Condition::at(self) ? Then::at(self) : Otherwise::at(self);
+    }
+    static constexpr void write(Writer& out) {
+        out.put('(');
+        Then::write(out);
+        out.put(" if ");
+        Condition::write(out);
+        out.put(" else ");
+        Otherwise::write(out);
+        out.put(')');
+    }
+};
+// select(causal, half, whole): the second where the first holds, else the third.
+template <Expression Condition, Expression Then, Expression Otherwise>
+constexpr Select<Condition, Then, Otherwise> select(Condition, Then, Otherwise) {
+    return {};
+}
+// ceil_div(m, tile): how many tiles it takes to cover m.
+template <Expression Size, Expression Step>
+constexpr auto ceil_div(Size size, Step step) {
+    return (size + step - Literal<1>{}) / step;
+}
+
+template <Expression Value>
+constexpr void write_expression(Writer& out, const char* key) {
+    out.key(key);
+    out.put('"');
+    Value::write(out);
+    out.put('"');
+}
 
 struct FactTag {};
 
-constexpr void write_values(Writer& out, const long long* values, std::size_t count) {
+template <auto... values>
+constexpr void write_values(Writer& out) {
     out.key("values");
     out.put('[');
-    for (std::size_t i = 0; i < count; ++i) {
-        out.separate();
-        out.number(values[i]);
-    }
+    ((out.separate(), kind_of<values>::write(out, values)), ...);
     out.put(']');
+}
+template <auto first, auto... rest>
+constexpr void write_type(Writer& out) {
+    static_assert((std::is_same_v<decltype(kind_of<first>::type), decltype(kind_of<rest>::type)> &&
+                   ...));
+    out.field("type", kind_of<first>::type);
 }
 
 // What every fact is: a name in expressions, an item of the contract.
@@ -94,60 +263,68 @@ struct Fact : ExpressionTag, FactTag {
     static constexpr void write(Writer& out) { out.put(name_.text); }
 };
 
-// A value as a template argument: `int` in constant expressions.
-template <int value_>
+// A value as a template argument: `int` or `bool` in constant expressions.
+template <auto value_>
 struct Constant {
-    static constexpr int value = value_;
-    __host__ __device__ constexpr operator int() const { return value_; }
+    static constexpr auto value = value_;
+    __host__ __device__ constexpr operator decltype(value_)() const { return value_; }
 };
 
-// Calls `body` with the one of `values` that `value` is, as a compile-time constant.
-// The linker has checked that it is one of them.
-template <long long first, long long... rest, class Body>
-__device__ __forceinline__ void dispatch_over(long long value, Body&& body) {
-    if constexpr (sizeof...(rest) == 0) {
-        body(Constant<static_cast<int>(first)>{});
-    } else if (value == first) {
-        body(Constant<static_cast<int>(first)>{});
+// What `dispatch` hands to its body: a number as a Constant, a text or type as itself.
+template <auto value>
+__device__ __forceinline__ constexpr auto constant_of() {
+    using T = std::remove_const_t<decltype(value)>;
+    if constexpr (std::is_same_v<T, bool>) {
+        return Constant<value>{};
+    } else if constexpr (std::is_integral_v<T>) {
+        return Constant<static_cast<int>(value)>{};
     } else {
-        dispatch_over<rest...>(value, static_cast<Body&&>(body));
+        return value;
+    }
+}
+
+// Calls `body` with the one of `values` that `bound` stands for, as a compile-time constant.
+// The linker has checked that it is one of them.
+template <auto first, auto... rest, class Body>
+__device__ __forceinline__ void dispatch_over(long long bound, Body&& body) {
+    if constexpr (sizeof...(rest) == 0) {
+        body(constant_of<first>());
+    } else if (bound == bound_of<first>) {
+        body(constant_of<first>());
+    } else {
+        dispatch_over<rest...>(bound, static_cast<Body&&>(body));
     }
 }
 
 // A constant of this owner's code.
-template <Name name, long long value>
+template <Name name, auto value>
 struct Provided : Fact<name> {
     using Fact<name>::Fact;
-    static constexpr long long constant = value;
-    __device__ __forceinline__ static constexpr long long at(Self) { return value; }
+    static constexpr auto constant = value;
+    __device__ __forceinline__ static constexpr long long at(Self) {
+        return bound_of<value>;
+    }
     static constexpr void describe(Writer& out) {
         out.field("kind", "provides");
-        const long long values[] = {value};
-        write_values(out, values, 1);
+        write_values<value>(out);
+        write_type<value>(out);
     }
 };
 
-// A value that the link takes from this owner's set: the manifest picks, the first is the default.
-template <Name name, long long... values>
-struct Chosen : Fact<name> {
-    using Fact<name>::Fact;
-    __device__ __forceinline__ static long long at(Self self) {
-        return pipelink_bind(self, slot_of<name>);
-    }
-    template <class Body>
-    __device__ __forceinline__ static void dispatch(Self self, Body&& body) {
-        dispatch_over<values...>(at(self), static_cast<Body&&>(body));
-    }
+// A constant of a header that several owners compile: all who state it must state the same.
+template <Name name, auto value>
+struct Agreed : Provided<name, value> {
+    using Provided<name, value>::Provided;
     static constexpr void describe(Writer& out) {
-        out.field("kind", "chooses");
-        const long long all[] = {values...};
-        write_values(out, all, sizeof...(values));
+        out.field("kind", "agrees");
+        write_values<value>(out);
+        write_type<value>(out);
     }
 };
 
-// A value that another owner, or the kernel, fixes. With `values`, only those are supported.
-template <Name name, long long... values>
-struct Imported : Fact<name> {
+// A value that the link fixes, out of a set if there is one.
+template <Name name, auto... values>
+struct Bound : Fact<name> {
     using Fact<name>::Fact;
     __device__ __forceinline__ static long long at(Self self) {
         return pipelink_bind(self, slot_of<name>);
@@ -157,12 +334,51 @@ struct Imported : Fact<name> {
         static_assert(sizeof...(values) > 0, "dispatch needs the set of values that are supported");
         dispatch_over<values...>(at(self), static_cast<Body&&>(body));
     }
+};
+
+// A value that the link takes from this owner's set: the manifest picks, the first is the default.
+template <Name name, auto... values>
+struct Chosen : Bound<name, values...> {
+    using Bound<name, values...>::Bound;
+    static constexpr void describe(Writer& out) {
+        out.field("kind", "chooses");
+        write_values<values...>(out);
+        write_type<values...>(out);
+    }
+};
+
+// A value that another owner, or the kernel, fixes. With `values`, only those are supported.
+template <Name name, auto... values>
+struct Imported : Bound<name, values...> {
+    using Bound<name, values...>::Bound;
     static constexpr void describe(Writer& out) {
         out.field("kind", "imports");
         if constexpr (sizeof...(values) > 0) {
-            const long long all[] = {values...};
-            write_values(out, all, sizeof...(values));
+            write_values<values...>(out);
+            write_type<values...>(out);
         }
+    }
+};
+template <Name name, auto any>
+    requires is_any<std::remove_const_t<decltype(any)>>
+struct Imported<name, any> : Bound<name> {
+    using Bound<name>::Bound;
+    static constexpr void describe(Writer& out) {
+        out.field("kind", "imports");
+        out.field("type", kind_of<any>::type);
+    }
+};
+
+// An import that has a value of its own where nobody provides one.
+template <Name name, auto default_, auto... values>
+struct Defaulted : Bound<name, values...> {
+    using Bound<name, values...>::Bound;
+    static constexpr void describe(Writer& out) {
+        out.field("kind", "imports");
+        if constexpr (sizeof...(values) > 0) write_values<values...>(out);
+        write_type<default_>(out);
+        out.key("default");
+        kind_of<default_>::write(out, default_);
     }
 };
 
@@ -173,10 +389,7 @@ struct Derived : Fact<name> {
     __device__ __forceinline__ static long long at(Self self) { return Value::at(self); }
     static constexpr void describe(Writer& out) {
         out.field("kind", "derives");
-        out.key("value");
-        out.put('"');
-        Value::write(out);
-        out.put('"');
+        write_expression<Value>(out, "value");
     }
 };
 
@@ -188,17 +401,30 @@ struct Extent : Fact<name> {
     static constexpr void describe(Writer& out) { out.field("kind", "extent"); }
 };
 
-template <Name name, long long value>
+template <Name name, auto value>
 constexpr auto provides(PIPELINK_HERE) {
     return Provided<name, value>(Place{file, line});
 }
-template <Name name, long long... values>
+template <Name name, auto value>
+constexpr auto agrees(PIPELINK_HERE) {
+    return Agreed<name, value>(Place{file, line});
+}
+template <Name name, auto... values>
 constexpr auto chooses(PIPELINK_HERE) {
     return Chosen<name, values...>(Place{file, line});
 }
-template <Name name, long long... values>
+template <Name name, auto... values>
 constexpr auto imports(PIPELINK_HERE) {
     return Imported<name, values...>(Place{file, line});
+}
+// imports_or<"raster", 16>(): 16 where nobody provides it; with more values, only those work.
+template <Name name, auto default_, auto... values>
+constexpr auto imports_or(PIPELINK_HERE) {
+    if constexpr (sizeof...(values) == 0) {
+        return Defaulted<name, default_>(Place{file, line});
+    } else {
+        return Defaulted<name, default_, default_, values...>(Place{file, line});
+    }
 }
 template <Name name, Expression Value>
 constexpr auto derives(Value, PIPELINK_HERE) {

@@ -1,27 +1,11 @@
 // Ports: the typed tensor endpoints of a component, and what its code does through them.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include <pipelink/facts.cuh>
+#include <pipelink/claims.cuh>
+#include <pipelink/elements.cuh>
+#include <pipelink/ptx.cuh>
 
 namespace pipelink {
-
-using bf16 = __nv_bfloat16;
-using f16 = __half;
-
-// The contract's name of an element type.
-template <class T>
-inline constexpr const char* element_name = nullptr;
-template <>
-inline constexpr const char* element_name<bf16> = "bf16";
-template <>
-inline constexpr const char* element_name<f16> = "f16";
-template <>
-inline constexpr const char* element_name<float> = "f32";
-template <>
-inline constexpr const char* element_name<int> = "i32";
 
 // A shape, row-major, outermost first: expressions over facts, or extents.
 template <class... Sizes>
@@ -41,10 +25,6 @@ struct Shape {
     }
     __device__ __forceinline__ static long long elements(Self self) {
         return (Sizes::at(self) * ... * 1);
-    }
-    static constexpr void write_elements(Writer& out) {
-        bool first = true;
-        ((first ? void() : out.put(" * "), Sizes::write(out), first = false), ...);
     }
 };
 template <class... Sizes>
@@ -67,6 +47,48 @@ inline constexpr Swizzle<32> swizzle_32{};
 inline constexpr Swizzle<64> swizzle_64{};
 inline constexpr Swizzle<128> swizzle_128{};
 
+// How much of one side of a tensor a kernel reaches.
+template <Name along, class Step, bool clipped_>
+struct Cover {
+    // Nothing past the tensor's end is touched: the code compares before it reads or writes.
+    constexpr auto clipped() const { return Cover<along, Step, true>{}; }
+    static constexpr void write(Writer& out) {
+        out.separate();
+        out.put('{');
+        out.field("along", along.text);
+        write_expression<Step>(out, "step");
+        if constexpr (clipped_) {
+            out.key("clipped");
+            out.truth(true);
+        }
+        out.put('}');
+    }
+};
+// `step` elements, from row `tile.row * step` on.
+template <Expression Step>
+constexpr auto by_row(Step) {
+    return Cover<"row", Step, false>{};
+}
+// `step` elements, from column `tile.column * step` on.
+template <Expression Step>
+constexpr auto by_column(Step) {
+    return Cover<"column", Step, false>{};
+}
+// `size` elements, for each tile.
+template <Expression Size>
+constexpr auto whole(Size) {
+    return Cover<"whole", Size, false>{};
+}
+template <class... Covers>
+constexpr void write_covers(Writer& out) {
+    if constexpr (sizeof...(Covers) > 0) {
+        out.key("covers");
+        out.put('[');
+        (Covers::write(out), ...);
+        out.put(']');
+    }
+}
+
 struct PortTag {};
 
 template <Name name_>
@@ -76,23 +98,32 @@ struct Port : PortTag {
     constexpr explicit Port(Place at) : place(at) {}
 };
 
-constexpr void describe_port(Writer& out, const char* space, const char* direction,
-                             const char* element) {
+template <Name element>
+constexpr void describe_port(Writer& out, const char* space, const char* direction) {
     out.field("space", space);
     out.field("direction", direction);
-    if (element) out.field("element", element);
+    if constexpr (sizeof(element.text) > 1) out.field("element", element.text);
 }
 
 // A tensor in global memory, read by bulk copies of `Box` through a tensor map.
-template <Name name, class Element, class Extents, class Box, int swizzle>
+template <Name name, class Element, class Extents, class Box, int swizzle, class... Covers>
 struct TensorMapIn : Port<name> {
     using Port<name>::Port;
     using Argument = const TensorMap*;
+    // The bytes that one bulk copy delivers, whatever of the box passes the tensor's end.
+    __device__ __forceinline__ static std::uint32_t bytes(Self self) {
+        return static_cast<std::uint32_t>(Box::elements(self) * sizeof(Element));
+    }
+    template <class... Sides>
+    constexpr auto covers(Sides...) const {
+        return TensorMapIn<name, Element, Extents, Box, swizzle, Sides...>(this->place);
+    }
     static constexpr void describe(Writer& out) {
-        describe_port(out, "global", "in", element_name<Element>);
+        describe_port<element_name<Element>>(out, "global", "in");
         Extents::write(out, "shape");
         Box::write(out, "box");
         out.field("swizzle", swizzle);
+        write_covers<Covers...>(out);
     }
 };
 template <Name name, class Element, class Extents, class Box, int swizzle>
@@ -101,13 +132,18 @@ constexpr auto tensor_map_in(Extents, Box, Swizzle<swizzle>, PIPELINK_HERE) {
 }
 
 // A tensor in global memory, reached by its address.
-template <Name name, class Element, class Extents, bool out_>
+template <Name name, class Element, class Extents, bool out_, class... Covers>
 struct Array : Port<name> {
     using Port<name>::Port;
     using Argument = std::conditional_t<out_, Element*, const Element*>;
+    template <class... Sides>
+    constexpr auto covers(Sides...) const {
+        return Array<name, Element, Extents, out_, Sides...>(this->place);
+    }
     static constexpr void describe(Writer& out) {
-        describe_port(out, "global", out_ ? "out" : "in", element_name<Element>);
+        describe_port<element_name<Element>>(out, "global", out_ ? "out" : "in");
         Extents::write(out, "shape");
+        write_covers<Covers...>(out);
     }
 };
 template <Name name, class Element, class Extents>
@@ -119,32 +155,43 @@ constexpr auto array_out(Extents, PIPELINK_HERE) {
     return Array<name, Element, Extents, true>(Place{file, line});
 }
 
-// Values in the registers of each thread, handed to the next step of the same role. `Count` is
-// elements a thread; `layout` is CuTe's (thread, value) -> (row, column) map, its sizes over facts.
-template <Name name, class Element, class Count, Name layout, bool out_>
+// Values in the registers of each thread, handed to the next step of the same role: together a tile
+// of `Extents`. `layout` is CuTe's (thread, value) -> (row, column) map, its sizes over facts; a
+// thread has as many elements as its value mode.
+template <Name name, class Element, class Extents, Name layout, bool out_>
 struct Fragment : Port<name> {
     using Port<name>::Port;
     using Argument = std::conditional_t<out_, Element*, const Element*>;
     static constexpr void describe(Writer& out) {
-        describe_port(out, "register", out_ ? "out" : "in", element_name<Element>);
-        out.key("count");
-        out.put('"');
-        Count::write(out);
-        out.put('"');
+        describe_port<element_name<Element>>(out, "register", out_ ? "out" : "in");
+        Extents::write(out, "shape");
         out.field("layout", layout.text);
     }
 };
-template <Name name, class Element, Name layout, Expression Count>
-constexpr auto fragment_out(Count, PIPELINK_HERE) {
-    return Fragment<name, Element, Count, layout, true>(Place{file, line});
+template <Name name, class Element, Name layout, class... Sizes>
+constexpr auto fragment_out(Shape<Sizes...>, PIPELINK_HERE) {
+    return Fragment<name, Element, Shape<Sizes...>, layout, true>(Place{file, line});
 }
-template <Name name, class Element, Name layout, Expression Count>
-constexpr auto fragment_in(Count, PIPELINK_HERE) {
-    return Fragment<name, Element, Count, layout, false>(Place{file, line});
+template <Name name, class Element, Name layout, class... Sizes>
+constexpr auto fragment_in(Shape<Sizes...>, PIPELINK_HERE) {
+    return Fragment<name, Element, Shape<Sizes...>, layout, false>(Place{file, line});
 }
 
+// `Count` boxes of the global port `port`, which together are a part of a stage.
+template <Name port, class Count>
+struct Copy {
+    static constexpr void write(Writer& out) {
+        out.separate();
+        out.put('{');
+        out.field("port", port.text);
+        write_expression<Count>(out, "count");
+        out.put('}');
+    }
+};
+
 // One tile of every stage of a ring.
-template <Name name_, class Element, class Extents, int swizzle>
+template <Name name_, class Element, class Extents, int swizzle, Name layout_, Name edge,
+          class... Copies>
 struct Part {
     static constexpr auto& name = name_.text;
     __device__ __forceinline__ static std::uint32_t bytes(Self self) {
@@ -152,30 +199,68 @@ struct Part {
     }
     template <Name port>
     static constexpr std::uint64_t slot = part_slot<port, name_>();
-    static constexpr void write_bytes(Writer& out) {
-        Extents::write_elements(out);
-        out.put(" * ");
-        out.number(sizeof(Element));
+
+    // Bulk copies deliver it: `count` boxes of this port; and of another one, if it is said twice.
+    template <Name port, class E, class S, class B, int w, class... C, Expression Count>
+    constexpr auto filled_by(const TensorMapIn<port, E, S, B, w, C...>&, Count) const {
+        return Part<name_, Element, Extents, swizzle, layout_, edge, Copies..., Copy<port, Count>>{};
+    }
+    // Where the tile passes the tensor's end: a producer leaves zeros or whatever was there, a
+    // consumer needs zeros or nothing.
+    constexpr auto edge_zero() const {
+        return Part<name_, Element, Extents, swizzle, layout_, "zero", Copies...>{};
+    }
+    constexpr auto edge_undefined() const {
+        return Part<name_, Element, Extents, swizzle, layout_, "undefined", Copies...>{};
+    }
+    // CuTe's layout of the elements of a stage, if they are not row-major.
+    template <Name text>
+    constexpr auto layout() const {
+        return Part<name_, Element, Extents, swizzle, text, edge, Copies...>{};
     }
     static constexpr void describe(Writer& out) {
         out.separate();
         out.put('{');
         out.field("name", name_.text);
-        out.field("element", element_name<Element>);
+        out.field("element", element_name<Element>.text);
         Extents::write(out, "shape");
         out.field("swizzle", swizzle);
+        if constexpr (sizeof(layout_.text) > 1) out.field("layout", layout_.text);
+        if constexpr (sizeof(edge.text) > 1) out.field("edge", edge.text);
+        if constexpr (sizeof...(Copies) > 0) {
+            out.key("copies");
+            out.put('[');
+            (Copies::write(out), ...);
+            out.put(']');
+        }
         out.put('}');
     }
 };
 template <Name name, class Element, class Extents, int swizzle>
 constexpr auto part(Extents, Swizzle<swizzle>) {
-    return Part<name, Element, Extents, swizzle>{};
+    return Part<name, Element, Extents, swizzle, "", "">{};
 }
 
+// Which of the two proxies of memory an access goes through (PTX ISA, "Proxies"): ordinary loads
+// and stores, ldmatrix among them, or bulk copies and wgmma.
+struct GenericProxy {
+    static constexpr const char* name = "generic";
+};
+struct AsyncProxy {
+    static constexpr const char* name = "async";
+};
+inline constexpr GenericProxy generic_proxy{};
+inline constexpr AsyncProxy async_proxy{};
+
+// One thread announces the bytes of a stage, and bulk copies deliver them.
+struct ByCopies {
+    static constexpr const char* name = "copies";
+};
+inline constexpr ByCopies by_copies{};
+
 // A ring of stages in shared memory. The link places each part as an array over the stages, and one
-// full and one empty mbarrier a stage; the glue initialises the barriers with the declared
-// arrivals.
-template <Name name_, class Stages, class Arrivals, class... Parts>
+// full and one empty mbarrier a stage; the glue initialises the barriers for those who arrive.
+template <Name name_, class Stages, class By, class Proxy, class... Parts>
 struct Ring : Port<name_> {
     using Port<name_>::Port;
     using Argument = RingState&;
@@ -189,7 +274,7 @@ struct Ring : Port<name_> {
         return pipelink_region(self, PartType::template slot<name_>,
                                state.stage * PartType::bytes(self));
     }
-    // The bytes that fill one stage.
+    // The bytes of one stage.
     __device__ __forceinline__ static std::uint32_t bytes(Self self) {
         return (Parts::bytes(self) + ...);
     }
@@ -206,15 +291,10 @@ struct Ring : Port<name_> {
         }
     }
     static constexpr void describe_ring(Writer& out, const char* direction) {
-        describe_port(out, "shared", direction, nullptr);
-        out.key("stages");
-        out.put('"');
-        Stages::write(out);
-        out.put('"');
-        out.key("arrivals");
-        out.put('"');
-        Arrivals::write(out);
-        out.put('"');
+        describe_port<"">(out, "shared", direction);
+        write_expression<Stages>(out, "stages");
+        out.field("by", By::name);
+        out.field("proxy", Proxy::name);
         out.key("parts");
         out.put('[');
         (Parts::describe(out), ...);
@@ -222,70 +302,120 @@ struct Ring : Port<name_> {
     }
 };
 
-// `ring_out<"name">()(stages, arrivals, parts...)`: the place is taken by the first call.
-template <template <Name, class, class, class...> class Side, Name name>
-struct RingMaker {
-    Place place;
-    template <Expression Stages, Expression Arrivals, class... Parts>
-    constexpr auto operator()(Stages, Arrivals, Parts...) const {
-        return Side<name, Stages, Arrivals, Parts...>(place);
-    }
-};
-
-// The producer's side: filled by bulk copies; `arrivals` counts the arrive-expect calls a stage.
-template <Name name, class Stages, class Arrivals, class... Parts>
-struct RingOut : Ring<name, Stages, Arrivals, Parts...> {
-    using Base = Ring<name, Stages, Arrivals, Parts...>;
+// A producer's side that bulk copies fill.
+template <Name name, class Stages, class By, class Proxy, class... Parts>
+struct RingOut : Ring<name, Stages, By, Proxy, Parts...> {
+    using Base = Ring<name, Stages, By, Proxy, Parts...>;
     using Base::Base;
     // Waits until the consumers released the current stage.
     __device__ __forceinline__ static void acquire(Self self, const RingState& state) {
         pipelink_wait(self, Base::empty_slot, state.stage, Base::empty(self, state.stage),
                       state.phase ^ 1);
     }
-    // Announces the bytes of the current stage; returns the mbarrier that its copies complete on.
-    __device__ __forceinline__ static std::uint32_t expect(Self self, const RingState& state) {
+    // Announces the bytes of the current stage, in one thread; returns the mbarrier that its copies
+    // complete on.
+    __device__ __forceinline__ static std::uint32_t expect(Self self, const RingState& state)
+        requires std::is_same_v<By, ByCopies>
+    {
         return expect(self, state, Base::bytes(self));
     }
     // Announces `bytes`, where less than a whole stage is copied: at a tensor's edge.
     __device__ __forceinline__ static std::uint32_t expect(Self self, const RingState& state,
-                                                           std::uint32_t bytes) {
+                                                           std::uint32_t bytes)
+        requires std::is_same_v<By, ByCopies>
+    {
         const std::uint32_t barrier = Base::full(self, state.stage);
         pipelink_arrive_expect(self, Base::full_slot, state.stage, barrier, bytes);
         return barrier;
     }
-    static constexpr void describe(Writer& out) {
-        Base::describe_ring(out, "out");
-        out.key("bytes");
-        out.put('"');
-        bool first = true;
-        ((first ? void() : out.put(" + "), Parts::write_bytes(out), first = false), ...);
-        out.put('"');
+    // The current stage is written, by stores of this thread: every thread of the role calls it. The
+    // link decides whether the consumer's proxy needs a fence.
+    __device__ __forceinline__ static void commit(Self self, const RingState& state)
+        requires Arriver<By>
+    {
+        static_assert(!std::is_same_v<By, EachWarpgroup>,
+                      "threads of a warpgroup do not wait for one another: let each_warp arrive");
+        if (pipelink_bind(self, part_slot<name, "fence">())) fence_async_proxy();
+        if constexpr (std::is_same_v<By, EachWarp>) __syncwarp();
+        if (By::elected(self)) {
+            pipelink_arrive(self, Base::full_slot, state.stage, Base::full(self, state.stage));
+        }
     }
+    static constexpr void describe(Writer& out) { Base::describe_ring(out, "out"); }
 };
-template <Name name>
-constexpr auto ring_out(PIPELINK_HERE) {
-    return RingMaker<RingOut, name>{Place{file, line}};
-}
 
-// The consumer's side: `arrivals` counts the releases that free a stage.
-template <Name name, class Stages, class Arrivals, class... Parts>
-struct RingIn : Ring<name, Stages, Arrivals, Parts...> {
-    using Base = Ring<name, Stages, Arrivals, Parts...>;
+// The consumer's side.
+template <Name name, class Stages, class By, class Proxy, class... Parts>
+struct RingIn : Ring<name, Stages, By, Proxy, Parts...> {
+    using Base = Ring<name, Stages, By, Proxy, Parts...>;
     using Base::Base;
     // Waits until the current stage is filled.
     __device__ __forceinline__ static void wait(Self self, const RingState& state) {
         pipelink_wait(self, Base::full_slot, state.stage, Base::full(self, state.stage),
                       state.phase);
     }
-    // One of the releases that free `stage`.
+    // `stage` is read: every thread of the role calls it, those who arrive free the stage.
     __device__ __forceinline__ static void release(Self self, unsigned stage) {
+        if (!By::elected(self)) return;
         pipelink_arrive(self, Base::empty_slot, stage, Base::empty(self, stage));
     }
     static constexpr void describe(Writer& out) { Base::describe_ring(out, "in"); }
 };
+
+// `ring_out<"name">()(stages, by_copies, parts...)`: the place is taken by the first call.
+template <Name name>
+struct RingOutMaker {
+    Place place;
+    template <Expression Stages, class... Parts>
+    constexpr auto operator()(Stages, ByCopies, Parts...) const {
+        return RingOut<name, Stages, ByCopies, AsyncProxy, Parts...>(place);
+    }
+    template <Expression Stages, Arriver By, class... Parts>
+    constexpr auto operator()(Stages, By, Parts...) const {
+        return RingOut<name, Stages, By, GenericProxy, Parts...>(place);
+    }
+};
+template <Name name>
+constexpr auto ring_out(PIPELINK_HERE) {
+    return RingOutMaker<name>{Place{file, line}};
+}
+// `ring_in<"name">()(stages, each_warpgroup, async_proxy, parts...)`
+template <Name name>
+struct RingInMaker {
+    Place place;
+    template <Expression Stages, Arriver By, class Proxy, class... Parts>
+    constexpr auto operator()(Stages, By, Proxy, Parts...) const {
+        return RingIn<name, Stages, By, Proxy, Parts...>(place);
+    }
+};
 template <Name name>
 constexpr auto ring_in(PIPELINK_HERE) {
-    return RingMaker<RingIn, name>{Place{file, line}};
+    return RingInMaker<name>{Place{file, line}};
+}
+
+// What a producer promises of the data of a port, and what a consumer needs of them.
+struct PromiseTag {};
+template <Name name_, class Port>
+struct Promise : PromiseTag {
+    static constexpr auto& name = name_.text;
+    const char* side;
+    const char* why;
+    Place place;
+    constexpr Promise(const char* side_, const char* reason, Place at)
+        : side(side_), why(reason), place(at) {}
+    constexpr void describe(Writer& out) const {
+        out.field("port", Port::name);
+        out.field("side", side);
+        out.field("why", why);
+    }
+};
+template <Name name, class Port>
+constexpr auto promises(Port, const char* why, PIPELINK_HERE) {
+    return Promise<name, Port>("promises", why, Place{file, line});
+}
+template <Name name, class Port>
+constexpr auto needs(Port, const char* why, PIPELINK_HERE) {
+    return Promise<name, Port>("needs", why, Place{file, line});
 }
 
 }  // namespace pipelink

@@ -6,6 +6,11 @@
 
 namespace pipelink {
 
+// Makes this thread's ordinary stores to shared memory visible to bulk copies and wgmma.
+__device__ __forceinline__ void fence_async_proxy() {
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
 // Copies the box of `map` at element (x, y) to shared address `target`; completes on `mbarrier`.
 __device__ __forceinline__ void bulk_load_2d(std::uint32_t target, const TensorMap* map, int x,
                                              int y, std::uint32_t mbarrier) {

@@ -69,6 +69,16 @@ struct Buffer {
         key(name);
         number(value);
     }
+    constexpr void truth(bool value) { put(value ? "true" : "false"); }
+    constexpr void strings(const char* name, const char* const* texts, std::size_t count) {
+        key(name);
+        put('[');
+        for (std::size_t i = 0; i < count; ++i) {
+            separate();
+            quote(texts[i]);
+        }
+        put(']');
+    }
 };
 
 inline constexpr std::size_t contract_capacity = 16384;

@@ -1,0 +1,98 @@
+"""Rules on coverage: the tiles of the schedule reach every element of a tensor, and none twice.
+
+A schedule has rows and columns of tiles, each as many as it takes to cover a size by steps. A port
+that declares its coverage says for each side of its tensor how far a tile reaches.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from pipelink.abi import Cover, Tiling
+from pipelink.diagnostics import Diagnostic, Place, Where
+from pipelink.model import Instance
+from pipelink.view import End, View, who
+
+
+def covered(view: View) -> Iterator[Diagnostic]:
+    """Nothing is left unwritten, written twice, or touched past the tensor's end."""
+    for end in view.ports("global"):
+        sides = zip(end.port.shape, end.port.covers, strict=True) if end.port.covers else ()
+        for side, (size, cover) in enumerate(sides):
+            yield from _whole(view, end, side, size, cover)
+            yield from _tiled(view, end, side, size, cover)
+
+
+def _fault(
+    view: View, end: End, side: int, what: str, texts: tuple[str, ...], *others: Where
+) -> Diagnostic:
+    return Diagnostic(
+        "PL038",
+        f"side {side} of '{end.name}' of {who(end.instance)}: {what}",
+        end.place,
+        (*others, *view.causes(end.instance, *texts)),
+    )
+
+
+def _clips(end: End, cover: Cover) -> bool:
+    """A bulk copy touches nothing past the tensor's end."""
+    return cover.clipped or bool(end.port.box)
+
+
+def _whole(view: View, end: End, side: int, size: str, cover: Cover) -> Iterator[Diagnostic]:
+    extents = view.extents(end.instance)
+    if cover.along != "whole" or size == cover.step:
+        return
+    if size in extents or cover.step in extents:
+        yield _fault(view, end, side, f"a tile reaches {cover.step} of {size}", (cover.step, size))
+        return
+    reach, have = view.value(end.instance, cover.step), view.value(end.instance, size)
+    slack = view.value(end.instance, end.port.box[side]) if end.port.box else 1
+    if not have <= reach < have + (slack if _clips(end, cover) else 1):
+        what = f"a tile reaches {reach} ({cover.step}) of {have} ({size}) elements"
+        yield _fault(view, end, side, what, (cover.step, size))
+
+
+def _tiled(view: View, end: End, side: int, size: str, cover: Cover) -> Iterator[Diagnostic]:
+    if cover.along == "whole":
+        return
+    name, entry_name = view.kernel.manifest.schedule
+    owner = view.kernel.instance(name)
+    found = view.entry(owner, entry_name)
+    if found is None:
+        return
+    index, entry = found
+    place = Place(name, "entries", index)
+    if not entry.tiles:
+        what = f"it goes by the {cover.along}s of '{name}.{entry_name}', which declares no tiles"
+        yield _fault(view, end, side, what, (), place)
+        return
+    tiling = entry.tiles[0 if cover.along == "row" else 1]
+    problem = _problem(view, end, size, cover, owner, tiling)
+    if problem:
+        texts = (cover.step, *([] if size in view.extents(end.instance) else [size]))
+        others = view.causes(owner, tiling.step, tiling.of)
+        yield _fault(view, end, side, problem, texts, place, *others)
+
+
+def _problem(
+    view: View, end: End, size: str, cover: Cover, owner: Instance, tiling: Tiling
+) -> str:
+    """What is wrong in words; empty if the tiles cover the side."""
+    step, stride = view.value(end.instance, cover.step), view.value(owner, tiling.step)
+    open_size, open_tiles = size in view.extents(end.instance), tiling.of in view.extents(owner)
+    if open_size or open_tiles:
+        if not (open_size and open_tiles and size == tiling.of):
+            return f"it has {size} elements, and the {cover.along}s of tiles follow {tiling.of}"
+        if step != stride:
+            return f"a tile reaches {step} elements, and the {cover.along}s of tiles are {stride} apart"
+        if not _clips(end, cover):
+            return f"the last tile passes its end, as {size} is known at launch only; clip it"
+        return ""
+    have, tiles = view.value(end.instance, size), -(-view.value(owner, tiling.of) // stride)
+    reach = f"{tiles} {cover.along}s of tiles, {step} elements each, reach {tiles * step} of {have}"
+    if tiles * step < have:
+        return reach
+    if (tiles - 1) * step >= have or (tiles * step > have and not _clips(end, cover)):
+        return f"{reach}: past its end"
+    return ""

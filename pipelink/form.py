@@ -1,0 +1,169 @@
+"""What is wrong in a contract by itself, in words. Beyond this the passes take for granted that names
+are names, that every reference in a contract has its target, and that values have their types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from pipelink import abi
+from pipelink.abi import Contract, Entry, Fact, Operation, Port, Value
+from pipelink.expression import ExpressionError
+from pipelink.layout import parse
+
+_TYPES = {"int": int, "bool": bool, "text": str, "element": str, "layout": str}
+
+
+def faults(contract: Contract) -> Iterator[str]:
+    """Every fault of a contract."""
+    yield from _names(contract)
+    yield from _slots(contract)
+    for fact in contract.facts:
+        yield from _fact(fact)
+    yield from _claims(contract)
+    for port in contract.ports:
+        yield from _port(port)
+        yield from _copies(contract, port)
+    for entry in contract.entries:
+        yield from _entry(contract, entry)
+    ports = {p.name: p for p in contract.ports}
+    for promise in contract.promises:
+        if promise.port not in ports:
+            yield f"'{promise.name}' is said of port '{promise.port[:80]}', which it does not have"
+
+
+def _names(contract: Contract) -> Iterator[str]:
+    """Names are identifiers, unique in their lists."""
+    if not abi.IDENTIFIER.match(contract.component):
+        yield f"'{contract.component[:80]}' is no name of a component"
+    lists: list[tuple[str, Iterable[str]]] = [
+        ("fact", (f.name for f in contract.facts)),
+        ("claim", (c.name for c in contract.claims)),
+        ("port", (p.name for p in contract.ports)),
+        ("entry", (e.name for e in contract.entries)),
+        ("type", (t.name for t in contract.types)),
+        *(("part", (q.name for q in p.parts)) for p in contract.ports if p.parts),
+        *(("field", (f.name for f in t.fields)) for t in contract.types),
+    ]
+    for title, names in lists:
+        seen: set[str] = set()
+        for name in names:
+            if not abi.IDENTIFIER.match(name):
+                yield f"'{name[:80]}' is no name of a {title}"
+            if name in seen:
+                yield f"{title} '{name}' stands twice in the contract"
+            seen.add(name)
+
+
+def _slots(contract: Contract) -> Iterator[str]:
+    """A slot is known by its name alone, so a fact and a claim can't share one."""
+    facts = {f.name for f in contract.facts}
+    for claim in contract.claims:
+        if claim.kind in ("shared", "barrier", "mbarrier") and claim.name in facts:
+            yield f"'{claim.name}' is a fact and a claim"
+
+
+def _fact(fact: Fact) -> Iterator[str]:
+    if fact.kind in ("provides", "chooses", "agrees") and not fact.values:
+        yield f"fact '{fact.name}' has no value"
+    if fact.kind in ("provides", "agrees") and len(fact.values) > 1:
+        yield f"fact '{fact.name}' has {len(fact.values)} values, it provides one"
+    given = fact.values if fact.default is None else (*fact.values, fact.default)
+    for value in given:
+        yield from _value(fact, value)
+    if fact.default is not None and fact.values and fact.default not in fact.values:
+        yield f"fact '{fact.name}' has a default of {fact.default!r}, which it does not support"
+
+
+def _value(fact: Fact, value: Value) -> Iterator[str]:
+    if type(value) is not _TYPES[fact.type]:
+        yield f"fact '{fact.name}' of type {fact.type} has the value {str(value)[:80]!r}"
+    elif isinstance(value, int) and abs(value) >= 1 << 63:
+        yield f"fact '{fact.name}' has a value of more than 64 bits"
+    elif fact.type == "element" and value not in abi.ELEMENT_BYTES:
+        yield f"fact '{fact.name}' is element type '{str(value)[:80]}': {_known_elements()}"
+    elif fact.type == "layout":
+        try:
+            parse(str(value), {})
+        except ExpressionError as error:
+            yield f"fact '{fact.name}': {error}"
+
+
+def _claims(contract: Contract) -> Iterator[str]:
+    entries = {e.name for e in contract.entries}
+    for claim in contract.claims:
+        if not 0 < claim.align <= 1024 or claim.align & (claim.align - 1):
+            yield f"claim '{claim.name}' is aligned to {claim.align}: a power of two up to 1024"
+        for name in claim.during:
+            if name not in entries:
+                yield f"claim '{claim.name}' lives during '{name[:80]}', which is no entry"
+        if claim.kind == "mbarrier" and not claim.arrivals and not claim.by:
+            yield f"claim '{claim.name}' says nothing of who arrives"
+    for kind in ("warps", "registers", "stack"):
+        if sum(c.kind == kind for c in contract.claims) > 1:
+            yield f"it claims {kind} twice"
+
+
+def _known_elements() -> str:
+    return f"known are {', '.join(abi.ELEMENT_BYTES)}"
+
+
+def _port(port: Port) -> Iterator[str]:
+    tiles = port.parts if port.space == "shared" else (port,)
+    if not tiles:
+        yield f"port '{port.name}' has no part"
+    for tile in tiles:
+        if tile.element not in abi.ELEMENT_BYTES:
+            yield (
+                f"'{tile.name}' has elements of type '{tile.element[:80]}': {_known_elements()}"
+            )
+        if tile.swizzle not in abi.SWIZZLES:
+            yield f"'{tile.name}' has a swizzle of {tile.swizzle} bytes: 0, 32, 64 or 128"
+    if port.space == "shared" and not port.by and not port.arrivals:
+        yield f"port '{port.name}' says nothing of who arrives"
+    if port.covers and len(port.covers) != len(port.shape):
+        yield (
+            f"port '{port.name}' covers {len(port.covers)} sides of a tensor that has "
+            f"{len(port.shape)}"
+        )
+
+
+def _copies(contract: Contract, port: Port) -> Iterator[str]:
+    boxes = {p.name for p in contract.ports if p.space == "global" and p.box}
+    for part in port.parts:
+        for copy in part.copies:
+            if copy.port not in boxes:
+                yield (
+                    f"part '{part.name}' of port '{port.name}' is filled by '{copy.port[:80]}', "
+                    "which is no port with a box"
+                )
+
+
+def _entry(contract: Contract, entry: Entry) -> Iterator[str]:
+    known = {"tile", *(f.name for f in contract.facts if f.kind == "extent")}
+    known |= {p.name for p in contract.ports}
+    for name in entry.arguments:
+        if name not in known:
+            yield f"entry '{entry.name}' has argument '{name[:80]}', no port and no extent"
+    if entry.tiles and (entry.kind != "schedule" or len(entry.tiles) != 2):
+        yield f"entry '{entry.name}' has {len(entry.tiles)} sides of tiles, a schedule has 2"
+    ends = {p.name: p.direction for p in contract.ports if p.space == "shared"}
+    yield from (f"entry '{entry.name}' {fault}" for fault in _plays(entry.plays, ends, 1))
+
+
+def _plays(operations: Iterable[Operation], ends: dict[str, str], depth: int) -> Iterator[str]:
+    """`ends` are the rings of the contract and on which side of them it is."""
+    if depth > abi.MAX_NESTING:
+        yield f"plays loops {depth} deep, {abi.MAX_NESTING} at most"
+        return
+    for operation in operations:
+        if operation.do in ("repeat", "maybe"):
+            if (operation.do == "repeat" and operation.count != "") == (operation.name != ""):
+                yield f"plays a {operation.do} that needs one of a count and a name"
+            elif operation.name and not abi.IDENTIFIER.match(operation.name):
+                yield f"plays a {operation.do} named '{operation.name[:80]}'"
+            yield from _plays(operation.body, ends, depth + 1)
+            continue
+        side = "out" if operation.do in ("acquire", "commit") else "in"
+        if ends.get(operation.on) != side:
+            yield f"plays {operation.do} of '{operation.on[:80]}', which is no ring '{side}' port"
