@@ -5,6 +5,9 @@
 Each check compares with float32, outputs filled with NaN first. Bad calls must be refused in the
 exact words. Last, the host time of a launch beside a torch operator's. Needs torch and cuda-core.
 
+All arguments of the ffn kernel are bf16, and it updates none: the array interface, which has no
+bf16, is taken as far as the refusal of another type, and no launch has an argument to update.
+
 Exit code: 0 all right, 1 a check failed.
 """
 
@@ -70,11 +73,17 @@ def fresh() -> pipelink.Kernel:
 
 def graph(data: Data) -> None:
     """Captured at the kernel's first launch, which loads it; replayed on new contents."""
-    kernel = fresh()
+    kernel, side = fresh(), torch.cuda.Stream()
     for m in (7, 1000):
         x, out = data.x(m), data.out(m)
+        foreign = Interfaced(x.half(), side)
         captured = torch.cuda.CUDAGraph()
         with torch.cuda.graph(captured):
+            stream = torch.cuda.current_stream()
+            wanted = "x must come by a stream that is captured if the launch's is"
+            which = f"{side.cuda_stream:#x} is not captured, {stream.cuda_stream:#x} is"
+            given = (foreign, *data.weights[0], out)
+            refused(kernel, given, {"stream": stream}, f"{wanted}: {which}")
             data.call(kernel, x, out)
         torch.cuda.synchronize()
         assert out.isnan().all(), "a capture must not run"
@@ -113,7 +122,7 @@ def compiled(data: Data) -> None:
 def threads(data: Data) -> None:
     """Four at once on one kernel, each on a stream of its own, from the first launch on."""
     kernel = fresh()
-    start = threading.Barrier(4)
+    start = threading.Barrier(4, timeout=60)
     faults: list[BaseException] = []
 
     def work(number: int) -> None:
@@ -124,11 +133,14 @@ def threads(data: Data) -> None:
                 start.wait()
                 for _ in range(20):
                     for x, out in pairs:
+                        x.copy_(data.x(x.shape[0]))
+                        out.fill_(float("nan"))
                         data.call(kernel, x, out)
-                for x, out in pairs:
-                    data.right(x, out)
+                    for x, out in pairs:
+                        data.right(x, out)
         except BaseException as error:
             faults.append(error)
+            start.abort()
 
     workers = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for worker in workers:
@@ -174,18 +186,43 @@ class Exported:
     def __init__(self, tensor: torch.Tensor) -> None:
         self.tensor = tensor
 
-    def __dlpack__(self, stream: int | None = None) -> Any:
-        return self.tensor.__dlpack__(stream=stream)
+    def __dlpack__(self, *, stream: int | None = None, **asked: Any) -> Any:
+        return self.tensor.__dlpack__(stream=stream, **asked)
 
     def __dlpack_device__(self) -> Any:
         return self.tensor.__dlpack_device__()
 
 
+class ExportedBefore(Exported):
+    """The same, of before DLPack 1."""
+
+    def __dlpack__(self, *, stream: int | None = None) -> Any:
+        return self.tensor.__dlpack__(stream=stream)
+
+
+class Interfaced:
+    """An array of float16 that has the CUDA array interface alone, and comes on a stream."""
+
+    def __init__(self, tensor: torch.Tensor, stream: torch.cuda.Stream) -> None:
+        self.tensor = tensor
+        self.__cuda_array_interface__ = {
+            "shape": tuple(tensor.shape),
+            "typestr": "<f2",
+            "data": (tensor.data_ptr(), True),
+            "version": 3,
+            "stream": stream.cuda_stream,
+        }
+
+
 def other_arrays(data: Data) -> None:
-    kernel, x, out = fresh(), data.x(16), data.out(16)
-    stream = torch.cuda.current_stream()
-    kernel(*map(Exported, (x, *data.weights[0], out)), stream=stream)
-    data.right(x, out)
+    kernel, stream, side = fresh(), torch.cuda.current_stream(), torch.cuda.Stream()
+    for kind in (Exported, ExportedBefore):
+        x, out = data.x(16), data.out(16)
+        kernel(*map(kind, (x, *data.weights[0], out)), stream=stream)
+        data.right(x, out)
+    foreign = Interfaced(data.x(16).half(), side)
+    given = (foreign, *data.weights[0], data.out(16))
+    refused(kernel, given, {"stream": stream}, "x must hold bf16, got f16")
 
 
 def addresses(data: Data) -> None:
@@ -206,23 +243,27 @@ def bad_calls(data: Data) -> None:
     gate, up = data.weights[0]
     takes = ("it takes (x: bf16 [m, 5120], w_gate: bf16 [25600, 5120], "
              "w_up: bf16 [25600, 5120], out: bf16 [m, 25600])")  # fmt: skip
-    bounds = "1 to 64 or 129 to 192 or 1 to 512 or 1 to 2147483647"
     flat = torch.zeros(8 * HIDDEN + 8, device="cuda", dtype=torch.bfloat16)
     slid = flat[1 : 1 + 8 * HIDDEN].view(8, HIDDEN)
     turned = torch.zeros((HIDDEN, 8), device="cuda", dtype=torch.bfloat16).T
+    gone = data.x(8)
+    gone.untyped_storage().resize_(0)
     rows: list[tuple[tuple[Any, ...], dict[str, Any], str]] = [
         ((x.half(), gate, up, out), {}, "x must hold bf16, got f16"),
         ((turned, gate, up, out), {}, "x must be contiguous with strides [5120, 1], got [1, 8]"),
         ((slid, gate, up, out), {},
          f"x must be aligned to 16 bytes, got address {slid.data_ptr():#x}"),
+        ((gone, gate, up, out), {}, "x must be in memory, got address 0 with shape [8, 5120]"),
         ((x.cpu(), gate, up, out), {}, "x must be on a CUDA device, got cpu"),
-        ((x[:0], gate, up, out[:0]), {}, f"m must be {bounds}, got 0 by x [m, 5120]"),
+        ((x[:0], gate, up, out[:0]), {}, "m must be 1 to 2147483647, got 0 by x [m, 5120]"),
         ((x, gate, up, data.out(9)), {}, "m is 8 by x [m, 5120] and 9 by out [m, 25600]"),
         ((x, gate, up[:-1], out), {}, "w_up must have shape [25600, 5120], got [25599, 5120]"),
         ((x, gate, up), {}, f"missing out, got (x, w_gate, w_up), {takes}"),
         ((x, gate, up, out, out), {}, f"got 5 arguments, {takes}"),
         ((x, gate, up, out), {"bias": x}, f"there is no argument bias, {takes}"),
         ((x, gate, up, 3), {}, "out must be a torch tensor or a CUDA array, got int"),
+        ((x, gate, up, out), {"stream": -1}, "stream must be a handle of 64 bits, got -1"),
+        ((x, gate, up, out), {"stream": True}, "stream must be a CUDA stream, got True"),
     ]  # fmt: skip
     if DEVICES > 1:
         other = data.out(8, 1)
@@ -236,8 +277,8 @@ def bad_calls(data: Data) -> None:
     data.call(kernel, x, out)
     data.right(x, out)
     kernel.close()
-    closed = "it was closed and takes no more calls, got one with (x, w_gate, w_up, out)"
-    refused(kernel, (x, gate, up, out), {}, closed)
+    for given in ((x, gate, up, out), (x,)):
+        refused(kernel, given, {}, "it was closed and takes no more calls")
     data.call(fresh(), x, out)
 
 

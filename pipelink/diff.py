@@ -115,11 +115,12 @@ NO_PROVIDER = breaking("who imports it has no provider (PL011)")
 NO_IMPORT = agree("manifests that set, wire or bound it for this component alone must stop (PL016)")
 NO_CHOICE = breaking("who imports or sets it is refused (PL011, PL016)")
 NO_LONGER = breaking("manifests and owners that take it for what it was are refused")
-DEFAULTED = relink("it is bound at its default unless a kernel gives another value")
+OFFERED = relink("who imports that name takes the nearest provider, two as near clash (PL012)")
+DEFAULTED = relink("it is bound at its default where nobody provides it")
 FACTS: Mapping[str, Alone] = {
-    "provides": (compatible("others may import it"), NO_PROVIDER),
-    "chooses": (DEFAULTED, NO_CHOICE),
-    "derives": (compatible("others may import it"), NO_PROVIDER),
+    "provides": (OFFERED, NO_PROVIDER),
+    "chooses": (OFFERED, NO_CHOICE),
+    "derives": (OFFERED, NO_PROVIDER),
     "imports": (agree("another owner or the manifest must provide it (PL011)"), NO_IMPORT),
     "extent": (relink("kernels read one more size from the shapes of tensors"), NO_IMPORT),
     "agrees": (SAME_VALUE, WITHOUT_IT),

@@ -193,15 +193,12 @@ def read_manifest(path: Path) -> Manifest:
     base = read_manifest(files[1]) if len(files) > 1 else None
     reader = _Reader(path)
     reader.keys(table, _TOP, "the manifest")
-    if base is not None and table.files["kernel"] != path:
-        help_ = f"give it a name of its own, '{base.kernel}' is the kernel of {base.path}"
-        reader.fault("a manifest that extends another one has no 'kernel'", "kernel", help_)
     instances = reader.get(table, "instances", Table, "the manifest")
     if table.get("instances") == {}:
         reader.fault("[instances] is empty", "instances", "a kernel is made of instances")
     manifest = Manifest(
         path=path.as_posix(),
-        kernel=_identifier(reader, reader.get(table, "kernel", str, "the manifest"), "kernel"),
+        kernel=_name(reader, table, base),
         target=_target(reader, reader.get(table, "target", str, "the manifest")),
         files=tuple(f.as_posix() for f in files),
         facts=_facts(reader, table.get("facts", {}), "[facts]"),
@@ -215,6 +212,14 @@ def read_manifest(path: Path) -> Manifest:
     _references(reader, manifest, tuple(instances))
     checkpoint(reader.faults)
     return manifest
+
+
+def _name(reader: _Reader, table: Table, base: Manifest | None) -> str:
+    """The kernel's name, which a manifest that extends another one does not take from there."""
+    if base is not None and table.files["kernel"] != reader.path:
+        help_ = f"give it a name of its own, '{base.kernel}' is the kernel of {base.path}"
+        reader.fault("a manifest that extends another one has no 'kernel'", "kernel", help_)
+    return _identifier(reader, reader.get(table, "kernel", str, "the manifest"), "kernel")
 
 
 def _identifier(reader: _Reader, name: str, key: str) -> str:

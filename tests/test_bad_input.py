@@ -314,7 +314,7 @@ def test_too_much_shared_memory_is_refused(objects, call, tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     base = os.path.relpath(ROOT / FFN / "ffn.kernel.toml")
     Path("big.kernel.toml").write_text(
-        f'extends = "{base}"\n[instances.load]\nfacts = {{ stages = 5 }}\n'
+        f'extends = "{base}"\nkernel = "big"\n[instances.load]\nfacts = {{ stages = 5 }}\n'
     )
     done = call("link", "big.kernel.toml", "--objects", objects, "-o", "big.cubin")
     assert (done.code, list(files())) == (1, ["big.kernel.toml"])

@@ -215,7 +215,9 @@ def test_a_reproducer_relinks_to_the_same_bytes_elsewhere(folder, tmp_path, monk
     compile_(KERNELS / "reverse.cu")
     manifest("reverse", "xy")
     Path("above").mkdir()
-    Path("above/v.kernel.toml").write_text('extends = "../k.kernel.toml"\n')
+    Path("above/v.kernel.toml").write_text(
+        'extends = "../k.kernel.toml"\nkernel = "reverse_kernel"\n'
+    )
     link = ["link", "above/v.kernel.toml", "--objects", "."]
     assert main([*link, "-o", "k.cubin", "--reproduce", "k.tar"]) == 0
     shutil.unpack_archive("k.tar", "elsewhere")

@@ -2,18 +2,23 @@
 
 import ctypes
 import hashlib
+import importlib
 import json
 import subprocess
 import sys
 from dataclasses import replace
-from types import SimpleNamespace
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import numpy
 import pytest
+from contracts import ALL, add, change
 
 import pipelink
-from pipelink import arrays, device, runtime
+from pipelink import arrays, device, driver, runtime
+from pipelink.abi import Port
+from pipelink.audit import Audited
 from pipelink.launch import (
     LaunchError,
     LoadError,
@@ -27,6 +32,14 @@ from pipelink.launch import (
 )
 
 
+def elf(machine: int) -> bytes:
+    """As much of an ELF file as tells what it is for."""
+    return b"\x7fELF" + bytes(14) + machine.to_bytes(2, "little") + bytes(44)
+
+
+CUBIN, HOST_OBJECT = elf(190), elf(62)
+
+
 def fields(**changes: Any) -> dict[str, Any]:
     """Launch metadata of a small kernel, as the linker writes it."""
     x = {"element": "bf16", "shape": ["m", 64]}
@@ -37,7 +50,7 @@ def fields(**changes: Any) -> dict[str, Any]:
         "entry": "ffn",
         "arch": "sm_90a",
         "minimum_driver": 13000,
-        "cubin_sha256": hashlib.sha256(b"cubin").hexdigest(),
+        "cubin_sha256": hashlib.sha256(CUBIN).hexdigest(),
         "threads": 384,
         "shared_bytes": 196736,
         "registers": 168,
@@ -60,7 +73,7 @@ def metadata(**changes: Any) -> Metadata:
     return read_metadata(json.dumps(fields(**changes)), "ffn.json")
 
 
-IMAGE = runtime.Image(metadata(), b"cubin")
+IMAGE = runtime.Image(metadata(), CUBIN)
 X = Tensor(0x10000, "bf16", (8, 64), (64, 1), "cuda:0")
 OUT = Tensor(0x20000, "bf16", (8, 32), (32, 1), "cuda:0")
 
@@ -120,6 +133,11 @@ def test_stride_of_a_single_row_says_nothing():
 def test_misaligned():
     x = replace(X, pointer=0x10002)
     assert refused(x) == "kernel ffn: x must be aligned to 16 bytes, got address 0x10002"
+
+
+def test_no_memory():
+    message = "kernel ffn: x must be in memory, got address 0 with shape [8, 64]"
+    assert refused(x=replace(X, pointer=0)) == message
 
 
 def test_not_on_a_device():
@@ -185,12 +203,64 @@ def test_extents_that_no_variant_takes():
         assert str(caught.value) == message
 
 
+@pytest.mark.parametrize(
+    ("bounds", "wants"),
+    [
+        ([(1, 64), (129, 192), (1, 512), (1, 2**31 - 1)], "1 to 2147483647"),
+        ([(1, 4), (5, 9), (11, 11)], "1 to 9 or 11"),
+    ],
+)
+def test_bounds_that_follow_on_are_one_range(bounds, wants):
+    variants = [bounded(f"v{n}", *pair) for n, pair in enumerate(bounds)]
+    with pytest.raises(LaunchError) as caught:
+        variant(0, *variants)
+    message = f"kernel {variants[-1].kernel}: m must be {wants}, got 0 by x [m, 64]"
+    assert str(caught.value) == message
+
+
+def test_extents_that_no_variant_takes_together():
+    def square(kernel: str, least: int, most: int) -> Metadata:
+        arguments = [
+            {"name": "x", "element": "f32", "shape": ["m", "n"], "access": "read", "alignment": 4}
+        ]
+        extents = [{"kind": "extent", "name": name, "bounds": [least, most]} for name in ("m", "n")]
+        return metadata(kernel=kernel, arguments=arguments, parameters=extents)
+
+    x = Tensor(0x10000, "f32", (3, 7), (7, 1), "cuda:0")
+    with pytest.raises(LaunchError) as caught:
+        check([square("small", 1, 4), square("large", 5, 9)], {"x": x})
+    assert str(caught.value) == (
+        "kernel large: no variant takes m 3 with n 7: small takes m 1 to 4 with n 1 to 4, "
+        "large takes m 5 to 9 with n 5 to 9"
+    )
+
+
+def loaded_together(*variants: Metadata) -> str:
+    with pytest.raises(LoadError) as caught:
+        runtime.Kernel(*(runtime.Image(variant, CUBIN) for variant in variants))
+    return str(caught.value)
+
+
+def test_a_variant_behind_a_wider_one():
+    assert loaded_together(metadata(), SMALL) == (
+        "kernel small would never run behind ffn, which takes all of its sizes; name the narrower first"
+    )
+
+
+def test_a_variant_twice():
+    assert loaded_together(SMALL, MIDDLE, SMALL) == (
+        "kernel small would never run behind small, which takes all of its sizes; name the narrower first"
+    )
+
+
+def test_variants_that_overlap_can_each_run():
+    assert len(runtime.Kernel(*(runtime.Image(v, CUBIN) for v in (SMALL, MIDDLE))).variants) == 2
+
+
 def test_kernels_that_are_no_variants_of_one_another():
     arguments = changed_argument("element", "f16")
     other = metadata(kernel="other", arguments=arguments, parameters=fields()["parameters"][1:])
-    with pytest.raises(LoadError) as caught:
-        runtime.Kernel(runtime.Image(other, b"cubin"), IMAGE)
-    assert str(caught.value) == (
+    assert loaded_together(other, metadata()) == (
         "kernels other and ffn are no variants of one another: the first takes (x: f16 [m, 64], "
         "out: bf16 [m, 32]), the second takes (x: bf16 [m, 64], out: bf16 [m, 32])"
     )
@@ -200,6 +270,14 @@ def test_load_of_nothing():
     with pytest.raises(LoadError) as caught:
         pipelink.load()
     assert str(caught.value) == "load takes the path of a cubin, or those of variants, got none"
+
+
+@pytest.mark.parametrize("given", [["a.cubin", "b.cubin"], 3, None, b"a.cubin"])
+def test_load_of_what_is_no_path(given):
+    with pytest.raises(LoadError) as caught:
+        pipelink.load(given)
+    message = f"load takes paths of cubins, got {given!r}; pass the paths one by one"
+    assert str(caught.value) == message
 
 
 # --- What an operator allocates ---------------------------------------------------------------
@@ -222,6 +300,123 @@ def test_inputs_that_an_operator_refuses(element, shape, message):
     with pytest.raises(LaunchError) as caught:
         output_shapes(metadata(), {"x": element}, {"x": shape})
     assert str(caught.value) == message
+
+
+class FakeTensor:
+    """As much of a torch tensor as the loader and operators ask for; `storage` is its bytes."""
+
+    def __init__(self, record: Tensor, storage: int = 1024) -> None:
+        self.record, self.storage = record, storage
+        self.shape, self.dtype, self.is_cuda = record.shape, "torch.bfloat16", True
+
+    @property
+    def device(self) -> Any:
+        class Device(str):
+            index = int(self.record.device.removeprefix("cuda:"))
+
+        return Device(self.record.device)
+
+    def data_ptr(self) -> int:
+        return self.record.pointer
+
+    def stride(self) -> tuple[int, ...]:
+        return self.record.strides
+
+    def untyped_storage(self) -> Any:
+        return SimpleNamespace(nbytes=lambda: self.storage)
+
+    def new_empty(self, shape: tuple[int, ...], dtype: str) -> "FakeTensor":
+        return FakeTensor(replace(OUT, shape=shape))
+
+
+@pytest.fixture
+def torch(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A torch that keeps what is registered: `made` has schema, function and fake of an operator."""
+    module: Any = ModuleType("torch")
+    for name in arrays.BY_TORCH:
+        setattr(module, name.removeprefix("torch."), name)
+    module.made, module.Tensor = [], FakeTensor
+    module.library = SimpleNamespace(
+        define=lambda name, schema: module.made.append(schema),
+        impl=lambda name, device, function: module.made.append(function),
+        register_fake=lambda name, function: module.made.append(function),
+    )
+    module._C = SimpleNamespace(_cuda_getCurrentRawStream=lambda ordinal: 7)
+    module.ops = SimpleNamespace(mine=SimpleNamespace(op=SimpleNamespace(default="the operator")))
+    monkeypatch.setitem(sys.modules, "torch", module)
+    monkeypatch.delitem(sys.modules, "pipelink.operator", raising=False)
+    yield module
+    sys.modules.pop("pipelink.operator", None)
+
+
+class Called:
+    """A kernel that keeps the arguments of its calls."""
+
+    def __init__(self, metadata: Metadata) -> None:
+        self.metadata, self.calls = metadata, []
+
+    def __call__(self, *given: Any) -> None:
+        self.calls.append(given)
+
+
+def operator_of(torch: Any, kernel: Any) -> tuple[str, Any, Any]:
+    """Schema, function and fake of the kernel as an operator."""
+    made = importlib.import_module("pipelink.operator").torch_operator(kernel, "mine::op")
+    assert made == "the operator"
+    schema, function, fake = torch.made
+    return schema, function, fake
+
+
+def accesses(**access: str) -> Metadata:
+    """A kernel of arguments [m, 64] with these accesses."""
+    one = {"element": "bf16", "shape": ["m", 64], "alignment": 16}
+    arguments = [{"name": name, "access": a, **one} for name, a in access.items()]
+    return metadata(arguments=arguments, parameters=[])
+
+
+def test_an_operator_returns_what_the_contract_writes(torch):
+    kernel = Called(accesses(x="read", a="write", b="write"))
+    schema, function, fake = operator_of(torch, kernel)
+    assert schema == "(Tensor x) -> (Tensor, Tensor)"
+    x = FakeTensor(X)
+    a, b = function(x)
+    assert kernel.calls == [(x, a, b)]
+    assert [t.shape for t in fake(x)] == [(8, 64), (8, 64)]
+
+
+def test_an_operator_that_only_updates_returns_nothing(torch):
+    kernel = Called(accesses(x="read", y="update"))
+    schema, function, fake = operator_of(torch, kernel)
+    assert schema == "(Tensor x, Tensor(b!) y) -> ()"
+    x, y = FakeTensor(X), FakeTensor(X)
+    assert (function(x, y), fake(x, y)) == (None, None)
+    assert kernel.calls == [(x, y)]
+
+
+def test_an_operator_without_an_input(torch):
+    with pytest.raises(LoadError) as caught:
+        operator_of(torch, Called(accesses(a="write", b="write")))
+    assert str(caught.value) == (
+        "kernel ffn: it only writes (a, b), an operator needs an input that says on which device"
+    )
+
+
+def test_a_tensor_that_is_read_and_written_is_updated(torch, toy):
+    """From the ports of the contract to the operator's schema."""
+    old = Port("residual", "global", "in", "bf16", ("m", "hidden"))
+    epilogue = add(ALL["epilogue"], "ports", old)
+    arguments = ("tile", "acc", "out", "residual", "m")
+    toy.contracts["epilogue"] = change(epilogue, "entries", "run", arguments=arguments)
+    toy.edit('out = "act.out"', 'out = ["act.residual", "act.out"]')
+    product = driver.Product(toy.plan(), CUBIN, Audited(168, 1, 0, 0, 0))
+    linked = read_metadata(driver.metadata(product).decode(), "toy.json")
+    assert [(a.name, a.access) for a in linked.arguments] == [
+        ("x", "read"),
+        ("w", "read"),
+        ("out", "update"),
+    ]
+    schema = operator_of(torch, Called(linked))[0]
+    assert schema == "(Tensor x, Tensor w, Tensor(c!) out) -> ()"
 
 
 # --- The call ---------------------------------------------------------------------------------
@@ -283,6 +478,35 @@ def test_stream_of_a_wrong_kind():
     assert uncallable(1, 2, stream="fast") == message
 
 
+class Broken:
+    def __cuda_stream__(self) -> Any:
+        raise RuntimeError("gone")
+
+    def __repr__(self) -> str:
+        return "a broken one"
+
+
+@pytest.mark.parametrize("stream", [True, False, 1.0, Broken()])
+def test_stream_that_is_no_handle(stream):
+    message = f"kernel ffn: stream must be a CUDA stream, got {stream!r}"
+    assert uncallable(1, 2, stream=stream) == message
+
+
+@pytest.mark.parametrize("stream", [-1, 2**64])
+def test_stream_beyond_64_bits(stream):
+    message = f"kernel ffn: stream must be a handle of 64 bits, got {stream}"
+    assert uncallable(1, 2, stream=stream) == message
+
+
+def test_an_argument_named_self_can_be_passed_by_keyword():
+    arguments = [{**changed_argument("access", "update")[0], "name": "self"}]
+    kernel = runtime.Kernel(runtime.Image(metadata(arguments=arguments, parameters=[]), CUBIN))
+    with pytest.raises(LaunchError) as caught:
+        kernel(self=1, stream=0)
+    message = "kernel ffn: self must be a torch tensor or a CUDA array, got int"
+    assert str(caught.value) == message
+
+
 def test_a_kernel_shows_what_it_takes():
     shown = str(runtime.Kernel(IMAGE))
     assert shown == "ffn(x: bf16 [m, 64], out: bf16 [m, 32]) for sm_90a"
@@ -303,8 +527,102 @@ def test_record_of_a_type_without_a_name():
 
 def test_array_that_dlpack_cannot_export():
     array = numpy.zeros((8, 64), numpy.dtype(">f4"))
-    message = "kernel ffn: x must be exportable by DLPack: DLPack only supports native byte order."
+    assert uncallable(array, array, stream=0) == (
+        "kernel ffn: x must be exportable by DLPack, got BufferError: DLPack only supports native byte "
+        "order."
+    )
+
+
+class Exporter:
+    """A CUDA array by DLPack; `takes` are the keywords of its `__dlpack__`."""
+
+    def __init__(self, array: numpy.ndarray, *takes: str, **changes: int) -> None:
+        self.array, self.takes, self.changes, self.given = array, takes, changes, []
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return (2, 1)
+
+    def __dlpack__(self, **given: Any) -> Any:
+        self.given.append(given)
+        if not set(given) <= {"stream", *self.takes}:
+            raise TypeError("unexpected keyword argument")
+        version = given.get("max_version")
+        capsule = self.array.__dlpack__(**({"max_version": version} if version else {}))
+        if version:
+            pointer = arrays._capsule_pointer(capsule, b"dltensor_versioned")
+            managed = arrays._DLManagedVersioned.from_address(pointer)
+            for name, value in self.changes.items():
+                setattr(managed, name, value)
+        return capsule
+
+
+def read_only(dtype: Any = numpy.float16) -> numpy.ndarray:
+    array = numpy.zeros((8, 64), dtype)
+    array.flags.writeable = False
+    return array
+
+
+@pytest.mark.parametrize(
+    ("takes", "asked"),
+    [
+        (("max_version", "copy"), [{"max_version": (1, 0), "copy": False}]),
+        (
+            ("max_version",),
+            [{"max_version": (1, 0), "copy": False}, {"max_version": (1, 0)}],
+        ),
+    ],
+)
+def test_record_of_a_read_only_array_from_dlpack(takes, asked):
+    exporter = Exporter(read_only(), *takes)
+    record = Tensor(exporter.array.ctypes.data, "f16", (8, 64), (64, 1), "cuda:1", writable=False)
+    assert arrays.describe(exporter, 0) == record
+    assert exporter.given == [{"stream": 1, **more} for more in asked]
+
+
+def test_record_from_an_exporter_before_dlpack_1():
+    exporter = Exporter(numpy.zeros((8, 64), numpy.float16))
+    record = Tensor(exporter.array.ctypes.data, "f16", (8, 64), (64, 1), "cuda:1")
+    assert arrays.describe(exporter, 9) == record
+    assert exporter.given[-1] == {"stream": 9}
+
+
+def test_read_only_array_of_the_host():
+    message = "kernel ffn: x must be on a CUDA device, got cpu"
+    assert uncallable(read_only(), read_only(), stream=0) == message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"major": 2}, "must be exportable by DLPack 1, got version 2"),
+        ({"flags": 2}, "must be exportable by DLPack as it is, got a copy"),
+    ],
+)
+def test_array_that_dlpack_exports_otherwise(changes, message):
+    exporter = Exporter(numpy.zeros((8, 64), numpy.float16), "max_version", "copy", **changes)
+    assert uncallable(exporter, exporter, stream=0) == f"kernel ffn: x {message}"
+    exporter.changes = {"major": 1}
+
+
+@pytest.mark.parametrize(
+    ("device", "export", "said"),
+    [
+        (lambda: (2, 0), lambda **given: {}["x"], "KeyError: 'x'"),
+        (lambda: None, None, "TypeError: 'NoneType' object is not iterable"),
+        (lambda: 1 / 0, None, "ZeroDivisionError: division by zero"),
+        (lambda: (2, 0), lambda **given: 3, "3 for a capsule"),
+    ],
+)
+def test_exporter_that_raises(device, export, said):
+    array = SimpleNamespace(__dlpack_device__=device, __dlpack__=export)
+    message = f"kernel ffn: x must be exportable by DLPack, got {said}"
     assert uncallable(array, array, stream=0) == message
+
+
+def test_torch_tensor_whose_storage_was_resized_to_nothing(torch):
+    x = FakeTensor(replace(X, pointer=0x80), storage=0)
+    message = "kernel ffn: x must be in memory, got address 0 with shape [8, 64]"
+    assert uncallable(x, FakeTensor(OUT)) == message
 
 
 def interface(**changes: Any) -> SimpleNamespace:
@@ -327,6 +645,54 @@ def test_array_interface_over_host_memory(monkeypatch):
     monkeypatch.setattr(device, "owner", lambda pointer: None)
     message = "kernel ffn: x must be on a CUDA device, got memory of no device"
     assert uncallable(interface(), interface(), stream=0) == message
+
+
+NO_DATA = "data is an address and whether it is read-only"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": None}, f"must have a CUDA array interface whose {NO_DATA}, got None"),
+        ({"data": 16}, f"must have a CUDA array interface whose {NO_DATA}, got 16"),
+        ({"data": (-1, 0)}, f"must have a CUDA array interface whose {NO_DATA}, got (-1, 0)"),
+        (
+            {"shape": (8, 0.5)},
+            "must have a CUDA array interface whose shape is a tuple of integers, got (8, 0.5)",
+        ),
+        ({"typestr": None}, "must have a CUDA array interface whose typestr is a text, got None"),
+        (
+            {"strides": (2,)},
+            "must have a CUDA array interface whose strides is a stride for each dimension, got (2,)",
+        ),
+        (
+            {"stream": "x"},
+            "must have a CUDA array interface whose stream is the handle of a stream, got 'x'",
+        ),
+        ({"mask": 1}, "must have no mask, got an array with one"),
+    ],
+)
+def test_array_interface_that_is_none(monkeypatch, changes, message):
+    monkeypatch.setattr(device, "owner", lambda pointer: 0)
+    array = interface(**changes)
+    assert uncallable(array, array, stream=0) == f"kernel ffn: x {message}"
+
+
+def test_array_interface_without_a_key():
+    array = interface()
+    del array.__cuda_array_interface__["typestr"]
+    message = "kernel ffn: x must have a CUDA array interface whose typestr is a text, got None"
+    assert uncallable(array, array, stream=0) == message
+
+
+def test_array_interface_that_raises():
+    class Raises:
+        @property
+        def __cuda_array_interface__(self) -> Any:
+            raise RuntimeError("needs no gradient")
+
+    message = "kernel ffn: x must have a CUDA array interface, got RuntimeError: needs no gradient"
+    assert uncallable(Raises(), Raises(), stream=0) == message
 
 
 def test_the_producer_stream_is_waited_for(monkeypatch):
@@ -383,14 +749,10 @@ def test_too_much_shared_memory_for_the_device():
     )
 
 
-def test_unknown_arch():
-    assert unfit((9, 0), 13000, "gfx942") == "kernel ffn: arch 'gfx942' is not a known one"
-
-
 # --- Cubin and metadata -----------------------------------------------------------------------
 
 
-def unloadable(folder, text: str | None, cubin: bytes | None = b"cubin") -> str:
+def unloadable(folder, text: str | None, cubin: bytes | None = CUBIN) -> str:
     if cubin is not None:
         (folder / "ffn.cubin").write_bytes(cubin)
     if text is not None:
@@ -405,9 +767,18 @@ def malformed(folder, **changes: Any) -> str:
 
 
 def test_load(tmp_path):
-    (tmp_path / "ffn.cubin").write_bytes(b"cubin")
+    (tmp_path / "ffn.cubin").write_bytes(CUBIN)
     (tmp_path / "ffn.json").write_text(json.dumps(fields(manifest="ffn.kernel.toml")))
     assert pipelink.load(str(tmp_path / "ffn.cubin")).metadata == metadata()
+
+
+@pytest.mark.parametrize("output", ["toy.json", "toy", ".cubin"])
+def test_a_link_writes_a_cubin_and_its_metadata_beside_it(toy, call, output):
+    """Under another name one would take the place of the other."""
+    toy.objects()
+    said = f"pipelink link: -o must end in .cubin, got {output}\n"
+    assert call("link", "toy.kernel.toml", "-o", output) == (2, "", said)
+    assert not Path(output).exists()
 
 
 def test_missing_cubin(tmp_path):
@@ -415,7 +786,33 @@ def test_missing_cubin(tmp_path):
 
 
 def test_missing_metadata(tmp_path):
-    assert unloadable(tmp_path, None) == "ffn.json: no such file or directory"
+    assert unloadable(tmp_path, None) == (
+        "ffn.json: no such file; it is the launch metadata of ffn.cubin, which `pipelink link` writes "
+        "beside it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("ffn.json", b"{}", "not a linked cubin; pass the .cubin that it lies beside"),
+        ("ffn.cubin", b"cubin", "not a linked cubin"),
+        (
+            "loader.o",
+            HOST_OBJECT,
+            "not a linked cubin but an object; `pipelink link` makes one of it",
+        ),
+        (".", None, "is a directory"),
+        ("ffn\0.cubin", None, "embedded null byte"),
+    ],
+)
+def test_load_of_what_is_no_cubin(tmp_path, monkeypatch, name, content, message):
+    monkeypatch.chdir(tmp_path)
+    if content is not None:
+        Path(name).write_bytes(content)
+    with pytest.raises(LoadError) as caught:
+        pipelink.load(name)
+    assert str(caught.value) == f"{name}: {message}"
 
 
 def test_metadata_that_is_no_json(tmp_path):
@@ -428,19 +825,27 @@ def test_metadata_that_is_no_text(tmp_path):
     assert unloadable(tmp_path, None) == "ffn.json: not JSON: not text in UTF-8"
 
 
+def test_metadata_that_is_nested_too_deeply(tmp_path):
+    text = "[" * 100_000 + "]" * 100_000
+    assert unloadable(tmp_path, text) == "ffn.json: not JSON: nested too deeply"
+
+
 @pytest.mark.parametrize("text", ["[]", '{"kernel": "ffn"}'])
 def test_foreign_metadata(tmp_path, text):
     assert unloadable(tmp_path, text) == "ffn.json: not launch metadata of pipelink"
 
 
-def test_newer_metadata(tmp_path):
-    message = "ffn.json: launch metadata of format 3, this loader reads 2"
-    assert malformed(tmp_path, pipelink=3) == message
+@pytest.mark.parametrize("number", [3, 2.0, "2", None])
+def test_metadata_of_another_format(tmp_path, number):
+    message = f"ffn.json: launch metadata of format {number!r}, this loader reads 2"
+    assert malformed(tmp_path, pipelink=number) == message
 
 
 def test_cubin_of_another_link(tmp_path):
-    assert unloadable(tmp_path, json.dumps(fields()), b"other") == (
-        "ffn.cubin: the cubin's sha256 is d9298a10d1b07358, ffn.json is for 7c9b185f35cce030"
+    other = CUBIN + b"other"
+    came, wanted = (hashlib.sha256(data).hexdigest()[:16] for data in (other, CUBIN))
+    assert unloadable(tmp_path, json.dumps(fields()), other) == (
+        f"ffn.cubin: the cubin's sha256 is {came}, ffn.json is for {wanted}"
     )
 
 
@@ -450,38 +855,71 @@ def test_metadata_without_a_key(tmp_path):
     assert unloadable(tmp_path, json.dumps(data)) == "ffn.json: no key 'threads'"
 
 
-def test_metadata_with_a_wrong_count(tmp_path):
-    message = "ffn.json: expected a count of at least 1, got '384'"
-    assert malformed(tmp_path, threads="384") == message
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"threads": "384"}, "threads must be an integer of 1 to 1024, got '384'"),
+        ({"threads": 384.0}, "threads must be an integer of 1 to 1024, got 384.0"),
+        ({"threads": 1025}, "threads must be an integer of 1 to 1024, got 1025"),
+        ({"threads": True}, "threads must be an integer of 1 to 1024, got True"),
+        ({"shared_bytes": -1}, "shared_bytes must be an integer of at least 0, got -1"),
+        ({"entry": 1}, "entry must be a name, got 1"),
+        ({"kernel": ""}, "kernel must be a name, got ''"),
+        ({"arch": "gfx942"}, "arch must be an architecture such as 'sm_90a', got 'gfx942'"),
+        ({"arch": 90}, "arch must be an architecture such as 'sm_90a', got 90"),
+        ({"cubin_sha256": "AB"}, "cubin_sha256 must be 64 hex digits in lower case, got 'AB'"),
+        ({"grid": 1}, "grid must be an object, got 1"),
+        ({"grid": {"kind": "cluster"}}, "grid.kind 'cluster' is not known to this loader"),
+        ({"grid": {"kind": "persistent"}}, "no key 'grid.blocks_per_sm'"),
+        ({"arguments": 1}, "arguments must be an array, got 1"),
+        ({"arguments": []}, "arguments must be an array of at least one argument, got []"),
+        ({"arguments": [1]}, "arguments[0] must be an object, got 1"),
+        ({"parameters": {}}, "parameters must be an array, got {}"),
+    ],
+)
+def test_metadata_with_a_wrong_value(tmp_path, changes, message):
+    assert malformed(tmp_path, **changes) == f"ffn.json: {message}"
 
 
-def test_metadata_with_a_wrong_name(tmp_path):
-    assert malformed(tmp_path, entry=1) == "ffn.json: expected a name, got 1"
+def test_a_hash_in_upper_case(tmp_path):
+    upper = hashlib.sha256(CUBIN).hexdigest().upper()
+    said = malformed(tmp_path, cubin_sha256=upper)
+    assert said.startswith("ffn.json: cubin_sha256 must be 64 hex digits in lower case, got '")
 
 
-def test_metadata_of_a_wrong_build(tmp_path):
-    message = "ffn.json: malformed launch metadata: 'int' object is not iterable"
-    assert malformed(tmp_path, arguments=1) == message
-
-
-def test_unknown_grid(tmp_path):
-    message = "ffn.json: grid of kind 'cluster', this loader knows 'persistent'"
-    assert malformed(tmp_path, grid={"kind": "cluster"}) == message
-
-
-def test_unknown_parameter_kind(tmp_path):
-    message = "ffn.json: parameter of kind 'scalar' is not known to this loader"
-    assert malformed(tmp_path, parameters=[{"kind": "scalar"}]) == message
-
-
-def test_parameter_of_no_argument(tmp_path):
-    message = "ffn.json: parameter refers to argument 'y', which is none"
-    assert malformed(tmp_path, parameters=[{"kind": "pointer", "argument": "y"}]) == message
-
-
-def test_parameter_of_no_extent(tmp_path):
-    message = "ffn.json: no argument's shape has extent 'n'"
-    assert malformed(tmp_path, parameters=[{"kind": "extent", "name": "n", "bounds": [1, 9]}]) == message
+@pytest.mark.parametrize(
+    ("parameter", "message"),
+    [
+        ({"kind": "scalar"}, "parameters[0].kind 'scalar' is not known to this loader"),
+        ({"kind": ["pointer"]}, "parameters[0].kind ['pointer'] is not known to this loader"),
+        (
+            {"kind": "pointer", "argument": "y"},
+            "parameters[0].argument 'y' is the name of no argument",
+        ),
+        (
+            {"kind": "extent", "name": "n", "bounds": [1, 9]},
+            "parameters[0].name 'n' is an extent of no argument's shape",
+        ),
+        (
+            {"kind": "extent", "name": "m", "bounds": [5, 4]},
+            "parameters[0].bounds must be a least and a most, got [5, 4]",
+        ),
+        (
+            {"kind": "extent", "name": "m", "bounds": [4]},
+            "parameters[0].bounds must be a least and a most, got [4]",
+        ),
+        (
+            {"kind": "extent", "name": "m", "bounds": [0, 4]},
+            "parameters[0].bounds[0] must be an integer of 1 to 2147483647, got 0",
+        ),
+        (
+            {"kind": "extent", "name": "m", "bounds": [1, 2**31]},
+            "parameters[0].bounds[1] must be an integer of 1 to 2147483647, got 2147483648",
+        ),
+    ],
+)
+def test_metadata_with_a_wrong_parameter(tmp_path, parameter, message):
+    assert malformed(tmp_path, parameters=[parameter]) == f"ffn.json: {message}"
 
 
 def changed_argument(key: str, value: Any) -> list[dict[str, Any]]:
@@ -489,24 +927,20 @@ def changed_argument(key: str, value: Any) -> list[dict[str, Any]]:
     return [{**first, key: value}, *rest]
 
 
-@pytest.mark.parametrize("bounds", [[0, 4], [5, 4], [1, 2**31]])
-def test_bounds_that_are_none(tmp_path, bounds):
-    extent = {"kind": "extent", "name": "m", "bounds": bounds}
-    said = malformed(tmp_path, parameters=[extent])
-    assert said in (
-        f"ffn.json: bounds {bounds!r} are no least and most",
-        "ffn.json: expected a count of at least 1, got 0",
-    )
-
-
-def test_unknown_element(tmp_path):
-    message = "ffn.json: element 'nvfp4' is not known to this loader"
-    assert malformed(tmp_path, arguments=changed_argument("element", "nvfp4")) == message
-
-
-def test_unknown_access(tmp_path):
-    message = "ffn.json: access 'accumulate' is not known to this loader"
-    assert malformed(tmp_path, arguments=changed_argument("access", "accumulate")) == message
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("element", "nvfp4", "arguments[0].element 'nvfp4' is not known to this loader"),
+        ("access", "accumulate", "arguments[0].access 'accumulate' is not known to this loader"),
+        ("shape", ["m", 0], "arguments[0].shape[1] must be an integer of at least 1, got 0"),
+        ("shape", ["m-1"], "arguments[0].shape[0] must be a name, got 'm-1'"),
+        ("alignment", 16.0, "arguments[0].alignment must be an integer of at least 1, got 16.0"),
+        ("name", "out", "arguments[1].name 'out' stands twice"),
+    ],
+)
+def test_metadata_with_a_wrong_argument(tmp_path, key, value, message):
+    arguments = changed_argument(key, value)
+    assert malformed(tmp_path, arguments=arguments) == f"ffn.json: {message}"
 
 
 def changed_map(**changes: Any) -> list[dict[str, Any]]:
@@ -517,13 +951,22 @@ def changed_map(**changes: Any) -> list[dict[str, Any]]:
     "changes", [{"element": "f16"}, {"shape": ["m", 128]}, {"box": [64]}, {"shape": [128, 64]}]
 )
 def test_tensor_map_that_does_not_fit_its_argument(tmp_path, changes):
-    message = "ffn.json: tensor map of x does not fit the argument's shape"
+    message = "ffn.json: parameters[0], a tensor map, does not fit the shape of x"
     assert malformed(tmp_path, parameters=changed_map(**changes)) == message
 
 
-def test_unknown_swizzle(tmp_path):
-    message = "ffn.json: tensor map of x has swizzle 48"
-    assert malformed(tmp_path, parameters=changed_map(swizzle=48)) == message
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"swizzle": 48}, "swizzle must be one of 0, 32, 64, 128, got 48"),
+        ({"swizzle": 0.0}, "swizzle must be an integer of at least 0, got 0.0"),
+        ({"box": [257, 64]}, "box[0] must be an integer of 1 to 256, got 257"),
+        ({"box": []}, "box must be an array of 1 to 5 sides, got []"),
+    ],
+)
+def test_metadata_with_a_wrong_tensor_map(tmp_path, changes, message):
+    said = malformed(tmp_path, parameters=changed_map(**changes))
+    assert said == f"ffn.json: parameters[0].{message}"
 
 
 # --- The driver -------------------------------------------------------------------------------
@@ -532,11 +975,17 @@ def test_unknown_swizzle(tmp_path):
 class Driver:
     """A driver of one device; it keeps the calls that carry a contract's numbers."""
 
-    def __init__(self, blocks: int = 1, launch: int = 0, limit: int = 0) -> None:
+    def __init__(
+        self,
+        blocks: int = 1,
+        launch: int = 0,
+        limit: int = 0,
+        sizes: tuple[int, ...] = (128, 8, 4),
+    ) -> None:
         self.calls: dict[str, tuple[Any, ...]] = {}
         self.parameters: list[int] = []
         self.modes: list[Any] = []
-        self._blocks, self._launch, self._limit = blocks, launch, limit
+        self._blocks, self._launch, self._limit, self._sizes = blocks, launch, limit, sizes
         self._real = runtime.driver
         self._map = ctypes.create_string_buffer(b"map", 128)
 
@@ -559,6 +1008,9 @@ class Driver:
 
     def cuFuncGetAttribute(self, *given: Any) -> tuple[int, int]:
         return (0, self._limit)
+
+    def cuFuncGetParamInfo(self, function: Any, index: int) -> tuple[int, Any, Any]:
+        return (0, 0, self._sizes[index]) if index < len(self._sizes) else (1, None, None)
 
     def cuThreadExchangeStreamCaptureMode(self, mode: Any) -> tuple[int, int]:
         self.calls["cuThreadExchangeStreamCaptureMode"] = (mode,)
@@ -583,19 +1035,20 @@ class Driver:
         return (self._launch,)
 
 
+@pytest.fixture(autouse=True)
+def _no_driver_is_remembered():
+    yield
+    for cached in (device.start, device.primary, runtime._encode):
+        cached.cache_clear()
+
+
 def launched(
     monkeypatch, fake: Driver, kernel: runtime.Kernel | None = None, stream: Any = 7
 ) -> Driver:
     for module in (runtime, device):
         monkeypatch.setattr(module, "driver", fake)
     monkeypatch.setattr(runtime, "describe", lambda value, stream: value)
-    for cached in (device.start, device.primary, runtime._encode):
-        cached.cache_clear()
-    try:
-        (kernel or runtime.Kernel(IMAGE))(X, out=OUT, stream=stream)
-    finally:
-        for cached in (device.start, device.primary, runtime._encode):
-            cached.cache_clear()
+    (kernel or runtime.Kernel(IMAGE))(X, out=OUT, stream=stream)
     return fake
 
 
@@ -643,10 +1096,148 @@ def test_a_closed_kernel_takes_no_call(monkeypatch):
     with kernel:
         pass
     assert list(fake.calls)[-2:] == ["cuCtxSynchronize", "cuModuleUnload"]
+    message = "kernel ffn: it was closed and takes no more calls"
+    for given, named in (((X, OUT), {"stream": 7}), ((1, 2), {}), ((), {"y": 1})):
+        with pytest.raises(LaunchError) as caught:
+            kernel(*given, **named)
+        assert str(caught.value) == message
+    kernel.close()
+
+
+def test_a_closed_kernel_takes_no_call_that_it_had_prepared(monkeypatch, torch):
+    kernel, tensors = runtime.Kernel(IMAGE), [FakeTensor(X), FakeTensor(OUT)]
+    for module in (runtime, device):
+        monkeypatch.setattr(module, "driver", Driver())
+    for _ in range(2):
+        kernel(*tensors)
+    kernel.close()
     with pytest.raises(LaunchError) as caught:
-        kernel(X, OUT, stream=7)
-    message = "kernel ffn: it was closed and takes no more calls, got one with (x, out)"
-    assert str(caught.value) == message
+        kernel(*tensors)
+    assert str(caught.value) == "kernel ffn: it was closed and takes no more calls"
+
+
+class TwoDevices(Driver):
+    """Work on the first one fails while `failing`."""
+
+    failing = True
+
+    def cuDeviceGet(self, ordinal: int) -> tuple[int, int]:
+        return (0, ordinal)
+
+    def cuDevicePrimaryCtxRetain(self, handle: int) -> tuple[int, str]:
+        return (0, f"context {handle}")
+
+    def cuCtxPushCurrent(self, context: str) -> tuple[int]:
+        self.context = context
+        return (0,)
+
+    def cuCtxSynchronize(self) -> tuple[int]:
+        return (700 if self.failing and self.context == "context 0" else 0,)
+
+    def cuModuleUnload(self, module: Any) -> tuple[int]:
+        self.calls.setdefault("unloaded", ())
+        self.calls["unloaded"] += (self.context,)
+        return (0,)
+
+
+def on_two_devices(monkeypatch) -> tuple[runtime.Kernel, TwoDevices]:
+    kernel, fake = runtime.Kernel(IMAGE), TwoDevices()
+    launched(monkeypatch, fake, kernel)
+    kernel(replace(X, device="cuda:1"), replace(OUT, device="cuda:1"), stream=7)
+    return kernel, fake
+
+
+FAILED = "kernel ffn: cuda:0: work on the device failed: CUDA_ERROR_ILLEGAL_ADDRESS"
+
+
+def test_closing_goes_on_where_a_device_fails(monkeypatch):
+    kernel, fake = on_two_devices(monkeypatch)
+    with pytest.raises(runtime.DriverError) as caught:
+        kernel.close()
+    assert (str(caught.value), fake.calls["unloaded"]) == (FAILED, ("context 1",))
+    fake.failing = False
+    kernel.close()
+    assert fake.calls["unloaded"] == ("context 1", "context 0")
+
+
+def test_the_end_of_a_with_raises_what_a_device_refuses(monkeypatch):
+    kernel, _ = on_two_devices(monkeypatch)
+    with pytest.raises(runtime.DriverError) as caught, kernel:
+        pass
+    assert str(caught.value) == FAILED
+
+
+def test_the_end_of_a_with_hides_no_exception(monkeypatch):
+    kernel, _ = on_two_devices(monkeypatch)
+    with pytest.raises(KeyError) as caught, kernel:
+        raise KeyError("mine")
+    assert caught.value.__notes__ == [FAILED]
+
+
+def test_the_context_is_given_back_where_the_binding_raises(monkeypatch):
+    class Raises(Driver):
+        def cuLaunchKernel(self, *given: Any) -> tuple[int]:
+            self.calls.clear()
+            raise OverflowError("too large")
+
+    fake = Raises()
+    with pytest.raises(OverflowError):
+        launched(monkeypatch, fake)
+    assert list(fake.calls) == ["cuCtxPopCurrent"]
+
+
+def test_a_cubin_that_takes_other_parameters(monkeypatch):
+    for sizes, shown in (((128, 8), "[128, 8]"), ((128, 8, 8), "[128, 8, 8]"), ((), "[]")):
+        fake = Driver(sizes=sizes)
+        with pytest.raises(LoadError) as caught:
+            launched(monkeypatch, fake)
+        assert str(caught.value) == (
+            "kernel ffn: the metadata has parameters of [128, 8, 4] bytes, entry ffn of the cubin takes "
+            f"{shown}"
+        )
+        assert "cuModuleUnload" in fake.calls
+
+
+class Streams(Driver):
+    """The streams of `captured` are captured; another one can't be asked."""
+
+    captured: tuple[int, ...] = ()
+    implicit: tuple[int, ...] = ()
+
+    def cuStreamIsCapturing(self, stream: int) -> tuple[int, Any]:
+        return (906, None) if stream in self.implicit else (0, int(stream in self.captured))
+
+
+def followed(monkeypatch, fake: Streams) -> Streams:
+    monkeypatch.setattr(device, "driver", fake)
+    monkeypatch.setattr(device, "owner", lambda pointer: 0)
+    arrays.describe(interface(stream=5), 9)
+    return fake
+
+
+@pytest.mark.parametrize("captured", [(), (5, 9)])
+def test_a_producer_stream_is_followed_into_its_own_graph(monkeypatch, captured):
+    fake = Streams()
+    fake.captured = captured
+    assert followed(monkeypatch, fake).calls["cuStreamWaitEvent"][0] == 9
+
+
+@pytest.mark.parametrize(
+    ("captured", "implicit", "message"),
+    [
+        ((9,), (), "0x5 is not captured, 0x9 is"),
+        ((9,), (5,), "0x5 is not captured, 0x9 is"),
+        ((5,), (), "0x5 is captured, 0x9 is not"),
+    ],
+)
+def test_a_producer_stream_of_another_graph(monkeypatch, captured, implicit, message):
+    fake = Streams()
+    fake.captured, fake.implicit = captured, implicit
+    with pytest.raises(LaunchError) as caught:
+        followed(monkeypatch, fake)
+    wanted = "must come by a stream that is captured if the launch's is"
+    assert str(caught.value) == f"{wanted}: {message}"
+    assert "cuEventRecord" not in fake.calls
 
 
 def test_a_stream_on_another_device(monkeypatch):
@@ -683,6 +1274,9 @@ def test_the_package_alone_imports_nothing_of_the_build_or_the_device():
 def test_the_loader_imports_nothing_of_the_build():
     modules = imported_by("import pipelink; pipelink.load")
     ours = {name for name in modules if name.startswith("pipelink")}
-    assert ours == {"pipelink", *(f"pipelink.{n}" for n in ("arrays", "device", "launch", "runtime"))}
+    assert ours == {
+        "pipelink",
+        *(f"pipelink.{n}" for n in ("arrays", "device", "launch", "runtime")),
+    }
     packages = {"msgspec", "jinja2", "rich", "elftools", "simpleeval", "SCons", "torch"}
     assert not packages & modules

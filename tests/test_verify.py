@@ -37,7 +37,7 @@ def compile_(name):
 def variant(load="", mma=""):
     """The ffn kernel with facts of its owners changed."""
     Path("v.kernel.toml").write_text(
-        'extends = "ffn.kernel.toml"\n'
+        'extends = "ffn.kernel.toml"\nkernel = "v"\n'
         f"[instances.load]\nfacts = {{ {load} }}\n[instances.mma]\nfacts = {{ {mma} }}\n"
     )
 

@@ -23,16 +23,15 @@ constexpr auto m = pl::extent<"m">();
 
 constexpr auto half_n = tile_n / 2_n;  // gate rows of a tile of weights, and as many up rows
 constexpr auto box = pl::box(half_n, tile_k);
-constexpr auto x =
-    pl::tensor_map_in<"x", pl::bf16>(pl::shape(m, hidden), pl::box(tile_m / x_pieces, tile_k),
-                                     pl::swizzle_128)
-        .covers(pl::by_row(tile_m), pl::whole(k_steps * tile_k));
+constexpr auto x = pl::tensor_map_in<"x", pl::bf16>(
+                       pl::shape(m, hidden), pl::box(tile_m / x_pieces, tile_k), pl::swizzle_128)
+                       .covers(pl::by_row(tile_m), pl::whole(k_steps* tile_k));
 constexpr auto gate =
     pl::tensor_map_in<"gate", pl::bf16>(pl::shape(intermediate, hidden), box, pl::swizzle_128)
-        .covers(pl::by_column(half_n), pl::whole(k_steps * tile_k));
+        .covers(pl::by_column(half_n), pl::whole(k_steps* tile_k));
 constexpr auto up =
     pl::tensor_map_in<"up", pl::bf16>(pl::shape(intermediate, hidden), box, pl::swizzle_128)
-        .covers(pl::by_column(half_n), pl::whole(k_steps * tile_k));
+        .covers(pl::by_column(half_n), pl::whole(k_steps* tile_k));
 
 constexpr auto x_tile = pl::part<"x", pl::bf16>(pl::shape(tile_m, tile_k), pl::swizzle_128)
                             .filled_by(x, x_pieces)
@@ -42,8 +41,8 @@ constexpr auto w_tile = pl::part<"w", pl::bf16>(pl::shape(tile_n, tile_k), pl::s
                             .filled_by(up, 1_n);
 constexpr auto out = pl::ring_out<"out">()(stages, pl::by_copies, x_tile, w_tile);
 
-constexpr auto run = pl::entry<"run">()(pl::tile, x, gate, up, out, m)
-                         .plays(pl::repeat(k_steps, pl::fill(out)));
+constexpr auto run =
+    pl::entry<"run">()(pl::tile, x, gate, up, out, m).plays(pl::repeat(k_steps, pl::fill(out)));
 
 constexpr auto whole_steps =
     pl::requires_that(hidden % tile_k == 0_n, "the loop over k has no partial step");
@@ -81,7 +80,8 @@ PIPELINK_ENTRY(tma_loader, run)
         pl::bulk_load_2d(w + gate.bytes(self), up_map, k, column, barrier);
         const auto to = out.address(self, x_tile, state);
         for (int piece = 0; piece < pieces; ++piece) {
-            pl::bulk_load_2d(to + piece * x.bytes(self), x_map, k, row + piece * piece_rows, barrier);
+            pl::bulk_load_2d(to + piece * x.bytes(self), x_map, k, row + piece * piece_rows,
+                             barrier);
         }
         out.advance(self, state);
     }

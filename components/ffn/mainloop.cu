@@ -21,7 +21,8 @@ constexpr auto m = pl::extent<"m">();
 
 constexpr auto x_tile = pl::part<"x", pl::bf16>(pl::shape(tile_m, tile_k), pl::swizzle_128);
 constexpr auto w_tile = pl::part<"w", pl::bf16>(pl::shape(tile_n, tile_k), pl::swizzle_128);
-constexpr auto in = pl::ring_in<"in">()(stages, pl::each_warpgroup, pl::async_proxy, x_tile, w_tile);
+constexpr auto in =
+    pl::ring_in<"in">()(stages, pl::each_warpgroup, pl::async_proxy, x_tile, w_tile);
 
 // The accumulator of wgmma m64nN, 64 rows after 64 rows: (thread, value) -> (row, column).
 constexpr auto acc =
@@ -36,7 +37,7 @@ constexpr int largest_accumulator = 128 * 160;  // rows * tile_n of a warpgroup
 constexpr auto run = pl::entry<"run">()(in, acc).plays(
     pl::wait(in), pl::repeat(k_steps - 1_n, pl::wait(in), pl::release(in)), pl::release(in));
 constexpr auto schedule = pl::schedule<"schedule">()(m).tiles(pl::steps_over(m, tile_m),
-                                                             pl::steps_over(column_tiles, 1_n));
+                                                              pl::steps_over(column_tiles, 1_n));
 
 constexpr auto accumulator_fits =
     pl::requires_that(rows * tile_n <= pl::Literal<largest_accumulator>{},

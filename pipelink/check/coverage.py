@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipelink.abi import Cover, Tiling
+from pipelink.check.protocol import FIRST_FORMAT
 from pipelink.diagnostics import Diagnostic, Place, Where
 from pipelink.model import Instance
 from pipelink.view import End, View, who
@@ -59,7 +60,7 @@ def _tiled(view: View, end: End, side: int, size: str, cover: Cover) -> Iterator
     name, entry_name = view.kernel.manifest.schedule
     owner = view.kernel.instance(name)
     found = view.entry(owner, entry_name)
-    if found is None:
+    if found is None or owner.component.version < FIRST_FORMAT:
         return
     index, entry = found
     place = Place(name, "entries", index)

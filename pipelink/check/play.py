@@ -23,14 +23,12 @@ How long? Only differences matter: with all counts of a ring moved on by d, its 
 d and the same waits pass. So if a play comes back to a state, and each role has only gone round one
 of its loops meanwhile, it does the same again until a loop ends: all such rounds are taken in one
 leap. This is exact, where loops shortened one by one could set 80 fills against 1 + 79 waits. Tiles
-are a loop too: of 80 or 8000 steps a tile in 4 stages, about 100 acts are played.
+are a loop too: NUMBERS
 
 Which cases? A name stands for a number that only the run knows, in one tile the same for all roles.
 Counts are 0, 1, and for the S of each ring in the loop S-1, S, S+1 and 2S+1; decisions go both ways.
 Each combination is played in all tiles, then in turn with another: the one before it, the first and
-the last. Tiles are twice the stages of the largest ring, and 2: the phases wrap in any case. Counts
-in a trace are from the start of the run: the 5th acquire of 4 stages needs the 1st release. A case
-with an unbalanced ring hangs in the end, so no deadlock is told of it.
+the last. Tiles are twice the stages of the largest ring, and 2, so that the phases wrap in any case.
 """
 
 from __future__ import annotations
@@ -44,10 +42,10 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 MOST_COMBINATIONS = 64  # of named counts and decisions; of more, so many are drawn, always the same
-MOST_ACTS = 300_000  # in all plays together: about a second
+MOST_ACTS = 100_000  # in all plays together: about a second
 ACTS_AFTER_TROUBLE = 500  # a broken ring may run away; what else is wrong shows soon or never
 MOST_TROUBLES = 4
-MOST_VISITS = 8  # kept of one state: in nested loops it comes with several numbers of rounds
+MOST_VISITS = 8  # compared of one state: in nested loops it comes with several numbers of rounds
 
 Values = Mapping[str, int]
 # What, on which ring, by which consumer: the producer's acts have "" there.
@@ -61,6 +59,14 @@ class Ring:
     name: str
     stages: int
     consumers: tuple[str, ...]
+
+    def acts(self, end: str) -> tuple[Act, Act, Act]:
+        """In the order in which a stage sees them."""
+        return ("commit", self.name, ""), ("wait", self.name, end), ("release", self.name, end)
+
+    def arrived(self, count: int, stage: int) -> int:
+        """How many of a side's arrivals were at this stage."""
+        return (count - stage + self.stages - 1) // self.stages
 
 
 @dataclass(frozen=True)
@@ -82,11 +88,8 @@ class Op:
 
     def times(self, values: Values) -> int:
         """How often it is done each time that the role comes to it."""
-        if self.do == "maybe":
-            return values[self.name]
-        if self.do == "repeat":
-            return max(0, values[self.name] if self.count is None else self.count)
-        return 1
+        count = values[self.name] if self.name and self.count is None else self.count
+        return 1 if count is None else max(0, count)
 
 
 @dataclass(frozen=True)
@@ -100,7 +103,8 @@ class Role:
 @dataclass(frozen=True)
 class Trouble:
     """What goes wrong, how it comes to that, and the places of the operations concerned. `unplayed`
-    is no fault of the kernel: a bound was reached, and what lies beyond is not known."""
+    is no fault of the kernel: a bound was reached, and what lies beyond is not known. Numbers in a
+    trace count from the start of the run: the 5th acquire of 4 stages needs the 1st release."""
 
     kind: Literal["deadlock", "overwritten", "unfilled", "unbalanced", "unplayed"]
     message: str
@@ -111,35 +115,46 @@ class Trouble:
 def play(rings: Iterable[Ring], roles: Sequence[Role]) -> list[Trouble]:
     """The first trouble of each kind and ring. Operations on rings that are not in `rings` are passed
     over, and so are rings of which an end plays nothing: other rules name these."""
-    kernel = _Kernel(rings, roles)
-    chosen, total = _combinations(kernel)
     found: dict[tuple[str, str], Trouble] = {}
-    for ring, trouble in _troubles(kernel, chosen):
-        found.setdefault((trouble.kind, ring), trouble)
+    for about, trouble in _troubles(_Kernel(rings, roles)):
+        found.setdefault((trouble.kind, about), trouble)
         if len(found) == MOST_TROUBLES:
             break
-    if len(chosen) < total:
-        message = f"{len(chosen)} of {total} combinations of named counts and decisions were played"
-        found["unplayed", "combinations"] = Trouble("unplayed", message)
     return list(found.values())
 
 
-def _troubles(kernel: _Kernel, chosen: Sequence[Values]) -> Iterator[tuple[str, Trouble]]:
-    """Every trouble, with its ring: first those that the numbers of a tile tell, without a play."""
-    uneven = [list(_imbalances(kernel, values)) for values in chosen]
+def _troubles(kernel: _Kernel) -> Iterator[tuple[str, Trouble]]:
+    """Every trouble, with its ring: first those that the numbers of a tile tell, without a play. A
+    case with one of these hangs in the end, so no deadlock is told of it."""
+    chosen, total = kernel.combinations()
+    uneven = [list(kernel.imbalances(values)) for values in chosen]
     yield from itertools.chain.from_iterable(uneven)
     left = MOST_ACTS
-    for case in _cases(len(chosen)):
-        for lazy in range(len(kernel.roles)):
-            game = _Game(kernel, [chosen[n] for n in case], left)
-            hangs = game.run(lazy)
-            yield from game.found.items()
-            if hangs and not game.found and not any(uneven[n] for n in case):
-                yield _deadlock(game)
-            left -= game.done
-            if left <= 0:
-                yield "", Trouble("unplayed", f"the play was broken off after {MOST_ACTS} acts")
-                return
+    for case, lazy in itertools.product(_cases(len(chosen)), range(len(kernel.roles))):
+        game = _Game(kernel, [chosen[n] for n in case], left)
+        hangs = game.run(lazy)
+        yield from game.found.items()
+        if hangs and not game.found and not any(uneven[n] for n in case):
+            yield game.deadlock()
+        left -= game.done
+        if left <= 0:
+            yield "acts", Trouble("unplayed", f"the play was broken off after {MOST_ACTS} acts")
+            break
+    if len(chosen) < total:
+        message = f"{len(chosen)} of {total} combinations of named counts and decisions were played"
+        yield "combinations", Trouble("unplayed", message)
+
+
+def _cases(count: int) -> list[tuple[int, ...]]:
+    """Which combinations the tiles have in turn: each alone, then two."""
+    pairs = [p for n in range(1, count) for p in ((n - 1, n), (0, n), (n - 1, count - 1))]
+    return [*((n,) for n in range(count)), *dict.fromkeys(pairs)]
+
+
+def _walk(ops: Iterable[Op]) -> Iterator[Op]:
+    for op in ops:
+        yield op
+        yield from _walk(op.body)
 
 
 class _Kernel:
@@ -149,79 +164,54 @@ class _Kernel:
         self.roles = roles
         self.places: dict[Act, object] = {}
         self.owners: dict[tuple[str, str], str] = {}
-        for role in roles:
-            for op in _walk(role.ops):
-                self.places.setdefault(op.act, op.place)
-                self.owners[op.act[1:]] = role.name
-        wholes = (r for r in rings if all((r.name, e) in self.owners for e in ("", *r.consumers)))
-        self.rings = {ring.name: ring for ring in wholes}
+        for role, op in ((role, op) for role in roles for op in _walk(role.ops)):
+            self.places.setdefault(op.act, op.place)
+            self.owners[op.act[1:]] = role.name
+        ends = {ring: [(ring.name, end) for end in ("", *ring.consumers)] for ring in rings}
+        self.rings = {r.name: r for r, own in ends.items() if all(e in self.owners for e in own)}
+        self.ends = [(ring, end) for ring in self.rings.values() for end in ring.consumers]
 
     def who(self, ring: Ring, end: str) -> str:
         role = f"role '{self.owners[ring.name, end]}'"
         return f"'{end}' of {role}" if end else role
 
+    def combinations(self) -> tuple[list[Values], int]:
+        """Values of all names together, the lowest first, and how many there are."""
+        numbers: dict[str, set[int]] = {}
+        for op in (op for role in self.roles for op in _walk(role.ops) if op.body):
+            if op.do == "maybe":
+                numbers.setdefault(op.name, set()).update((False, True))
+            elif op.count is None:
+                rings = {self.rings[o.ring] for o in _walk(op.body) if o.ring in self.rings}
+                counts = {n for r in rings for n in (r.stages - 1, r.stages, r.stages + 1)}
+                counts |= {0, 1} | {2 * ring.stages + 1 for ring in rings}
+                numbers.setdefault(op.name, set()).update(counts)
+        choices = [sorted(own) for own in numbers.values()]
+        total = math.prod(map(len, choices))
+        rows: Iterable[Sequence[int]] = itertools.product(*choices)
+        if total > MOST_COMBINATIONS:
+            draw = random.Random(0)
+            drawn = ([draw.choice(own) for own in choices] for _ in range(MOST_COMBINATIONS - 1))
+            rows = [[own[0] for own in choices], *drawn]
+        return [dict(zip(numbers, row, strict=True)) for row in rows], total
 
-def _walk(ops: Iterable[Op]) -> Iterator[Op]:
-    for op in ops:
-        yield op
-        yield from _walk(op.body)
-
-
-def _acts(ring: Ring, end: str) -> tuple[Act, Act, Act]:
-    """In the order in which a stage sees them."""
-    return ("commit", ring.name, ""), ("wait", ring.name, end), ("release", ring.name, end)
-
-
-# What is played, and what its numbers tell
-
-
-def _combinations(kernel: _Kernel) -> tuple[list[Values], int]:
-    """Values of all names together, the lowest first, and how many there are."""
-    numbers: dict[str, set[int]] = {}
-    for op in (op for role in kernel.roles for op in _walk(role.ops) if op.body):
-        if op.do == "maybe":
-            numbers.setdefault(op.name, set()).update((False, True))
-        elif op.count is None:
-            rings = {kernel.rings[o.ring] for o in _walk(op.body) if o.ring in kernel.rings}
-            counts = {n for s in (r.stages for r in rings) for n in (s - 1, s, s + 1, 2 * s + 1)}
-            numbers.setdefault(op.name, set()).update({0, 1} | counts)
-    choices = [sorted(own) for own in numbers.values()]
-    total = math.prod(map(len, choices))
-    rows: Iterable[Sequence[int]] = itertools.product(*choices)
-    if total > MOST_COMBINATIONS:
-        draw = random.Random(0)
-        drawn = ([draw.choice(own) for own in choices] for _ in range(MOST_COMBINATIONS - 1))
-        rows = [[own[0] for own in choices], *drawn]
-    return [dict(zip(numbers, row, strict=True)) for row in rows], total
-
-
-def _cases(count: int) -> list[tuple[int, ...]]:
-    """Which combinations the tiles have in turn: each alone, then two."""
-    pairs = [p for n in range(1, count) for p in ((n - 1, n), (0, n), (n - 1, count - 1))]
-    return [*((n,) for n in range(count)), *dict.fromkeys(pairs)]
-
-
-def _imbalances(kernel: _Kernel, values: Values) -> Iterator[tuple[str, Trouble]]:
-    done: Counter[Act] = Counter()
-    for role in kernel.roles:
-        _count(role.ops, values, 1, done)
-    for ring, end in ((ring, end) for ring in kernel.rings.values() for end in ring.consumers):
-        acts = _acts(ring, end)
-        filled, waited, released = (done[act] for act in acts)
-        if filled > waited:
-            why = f"leaves {filled - waited} to the next, which takes them for its own"
-        elif filled < waited:
-            why = f"waits for {waited - filled} that only the next one fills"
-        elif waited > released:
-            why = f"keeps {waited - released}, until all {ring.stages} are held and none is filled"
-        else:
-            continue
-        message = (
-            f"{kernel.who(ring, '')} fills {filled} stages of '{ring.name}' a tile, "
-            f"{kernel.who(ring, end)} waits for {waited} and releases {released}"
-        )
-        places = tuple(kernel.places[act] for act in acts if act in kernel.places)
-        yield ring.name, Trouble("unbalanced", message, (*_with([values]), f"each tile {why}"), places)
+    def imbalances(self, values: Values) -> Iterator[tuple[str, Trouble]]:
+        done: Counter[Act] = Counter()
+        for role in self.roles:
+            _count(role.ops, values, 1, done)
+        for ring, end in self.ends:
+            filled, waited, released = (done[act] for act in ring.acts(end))
+            if filled == waited <= released:
+                continue
+            message = (
+                f"{self.who(ring, '')} fills {filled} stages of '{ring.name}' a tile, "
+                f"{self.who(ring, end)} waits for {waited} and releases {released}"
+            )
+            why = "stages of one tile are taken for those of another"
+            if filled == waited:
+                why = f"all {ring.stages} stages are held in the end, and none can be filled"
+            places = tuple(self.places[act] for act in ring.acts(end) if act in self.places)
+            yield ring.name, Trouble("unbalanced", message, (*_with([values]), why), places)
 
 
 def _count(ops: Iterable[Op], values: Values, times: int, done: Counter[Act]) -> None:
@@ -229,9 +219,6 @@ def _count(ops: Iterable[Op], values: Values, times: int, done: Counter[Act]) ->
         own = times * op.times(values)
         done[op.act] += own
         _count(op.body, values, own, done)
-
-
-# The play
 
 
 class _Step(NamedTuple):
@@ -271,28 +258,38 @@ class _Player:
             self.steps[-1].ends.append((len(self.times), first))
             self.times.append(times)
 
-    def go_on(self) -> None:
+    def go_on(self) -> bool:
+        """To the next step; whether that is back in a loop."""
         for loop, first in self.steps[self.at].ends:
             self.rounds[loop] += 1
             if self.rounds[loop] < self.times[loop]:
                 self.at = first
-                return
+                return True
             self.rounds[loop] = 0
         self.at += 1
+        return False
+
+    def repeats(self, then: Sequence[int]) -> int | None:
+        """How often the way from the rounds `then` fits into those left, if it was whole rounds of
+        one loop; None if it was no round. A loop within that one has come round to where it was."""
+        loops = zip(self.rounds, then, self.times, strict=True)
+        gone = [(now - old, times - 1 - now) for now, old, times in loops if now != old]
+        if len(gone) > 1:
+            return 0
+        return max(0, gone[0][1] // gone[0][0]) if gone else None
 
 
 class _Game:
     """All roles in one case: how often each act was done, and what first went wrong with a ring."""
 
     def __init__(self, kernel: _Kernel, case: Sequence[Values], most: int) -> None:
-        self.kernel, self.case, self.most = kernel, case, most
+        self.kernel, self.case, self.most, self.done = kernel, case, most, 0
         tiles = 2 + 2 * max((ring.stages for ring in kernel.rings.values()), default=0)
         self.players = [_Player(role, self, tiles) for role in kernel.roles]
-        self.done = 0
-        self.counts: Counter[Act] = Counter()
-        ends = [_acts(r, end) for r in kernel.rings.values() for end in r.consumers]
-        self.compared = [(acts[0], act) for acts in ends for act in acts[1:]]
-        self.visits: dict[object, list[tuple[list[list[int]], Counter[Act]]]] = {}
+        acts = [ring.acts(end) for ring, end in kernel.ends]
+        self.counts = dict.fromkeys([*itertools.chain.from_iterable(acts), *kernel.places], 0)
+        self.compared = [(own[0], act) for own in acts for act in own[1:]]
+        self.visits: dict[object, list[tuple[list[list[int]], dict[Act, int]]]] = {}
         self.found: dict[str, Trouble] = {}
 
     def waiting(self) -> list[tuple[_Player, _Step]]:
@@ -300,11 +297,10 @@ class _Game:
 
     def run(self, lazy: int) -> bool:
         """Whether it hangs. Role `lazy` does an act only where no other role can."""
-        others = [player for n, player in enumerate(self.players) if n != lazy]
+        order = self.players[:lazy] + self.players[lazy + 1 :] + [self.players[lazy]]
         while self.done < self.most:
-            if not any([self.go(p) for p in others]) and not self.go(self.players[lazy]):
+            if not any(self.go(player) for player in order):
                 return bool(self.waiting())
-            self.leap()
         return False
 
     def go(self, player: _Player) -> bool:
@@ -312,12 +308,13 @@ class _Game:
         if player.at == len(player.steps) or not self.passes(player.steps[player.at].act):
             return False
         step = player.steps[player.at]
-        if step.act[1] not in self.found and (trouble := _wrong(self, player, step)):
+        if step.act[1] not in self.found and (trouble := self.wrong(player, step)):
             self.found[step.act[1]] = trouble
             self.most = min(self.most, self.done + ACTS_AFTER_TROUBLE)
         self.counts[step.act] += 1
         self.done += 1
-        player.go_on()
+        if player.go_on():
+            self.leap()
         return True
 
     def passes(self, act: Act) -> bool:
@@ -327,12 +324,12 @@ class _Game:
         ring, filled = self.kernel.rings[name], self.counts["commit", name, ""]
         if do == "wait":
             turn, stage = divmod(self.counts[act], ring.stages)
-            return _arrived(filled, stage, ring) % 2 != turn % 2
+            return ring.arrived(filled, stage) % 2 != turn % 2
         if do == "acquire":
             turn, stage = divmod(filled, ring.stages)
-            ends = [self.counts["release", name, end] for end in ring.consumers]
-            arrived = sum(_arrived(released, stage, ring) for released in ends)
-            return arrived // len(ends) % 2 == turn % 2
+            counts = [self.counts["release", name, end] for end in ring.consumers]
+            arrived = sum(ring.arrived(count, stage) for count in counts)
+            return arrived // len(counts) % 2 == turn % 2
         return True
 
     def late(self, ring: Ring) -> list[str]:
@@ -342,62 +339,82 @@ class _Game:
 
     def leap(self) -> None:
         """Does at once all rounds that repeat the way here from an earlier visit of this state."""
-        counts, rounds = self.counts, [player.rounds[:] for player in self.players]
-        state = (*(p.at for p in self.players), *(counts[a] - counts[b] for a, b in self.compared))
+        counts, players = self.counts, self.players
+        state = (*(p.at for p in players), *(counts[a] - counts[b] for a, b in self.compared))
         visits = self.visits.setdefault(state, [])
-        for then, counted in visits:
-            if times := self.repeats(then):
-                for player, old in zip(self.players, then, strict=True):
+        for then, counted in reversed(visits[-MOST_VISITS:]):
+            fits = [p.repeats(old) for p, old in zip(players, then, strict=True)]
+            if times := min((n for n in fits if n is not None), default=0):
+                for player, old in zip(players, then, strict=True):
                     pairs = zip(player.rounds, old, strict=True)
-                    player.rounds = [n + times * (n - o) for n, o in pairs]
-                self.counts = Counter({a: n + times * (n - counted[a]) for a, n in counts.items()})
+                    player.rounds = [now + times * (now - was) for now, was in pairs]
+                self.counts = {a: n + times * (n - counted[a]) for a, n in counts.items()}
                 return
-        if len(visits) < MOST_VISITS:
-            visits.append((rounds, counts.copy()))
+        visits.append(([player.rounds[:] for player in players], counts.copy()))
 
-    def repeats(self, then: Sequence[Sequence[int]]) -> int:
-        """How often the way from `then` fits into the rounds left, if it was whole rounds of at most
-        one loop of each role; a loop within that one has then come round to where it was."""
-        fits = []
-        for player, old in zip(self.players, then, strict=True):
-            loops = zip(player.rounds, old, player.times, strict=True)
-            gone = [(new - old, times - 1 - new) for new, old, times in loops if new != old]
-            if len(gone) > 1 or any(rounds < 0 for rounds, _ in gone):
-                return 0
-            fits += [left // rounds for rounds, left in gone]
-        return min(fits, default=0)
+    def wrong(self, player: _Player, step: _Step) -> Trouble | None:
+        """What is wrong with an act that is about to be done."""
+        (do, name, end), ring = step.act, self.kernel.rings[step.act[1]]
+        if do == "commit" and (late := self.late(ring)):
+            end = late[0]
+        elif do != "release" or self.counts[step.act] < self.counts["wait", name, end]:
+            return None
+        filled, waited, released = (self.counts[act] for act in ring.acts(end))
+        who, role = self.kernel.who(ring, end), f"role '{player.role.name}'"
+        done = f"{who} has done {waited} waits and {released} releases"
+        if do == "release":
+            message = (
+                f"{who} releases stage {released % ring.stages} of '{name}' without a wait for it"
+            )
+            trace = (*_with(self.case), f"at {self.nth(player, step)}, {done}")
+            return Trouble("unfilled", message, trace, (step.op.place,))
+        held = "still holds it" if waited > filled - ring.stages else "has not yet read it"
+        message = f"{role} fills stage {filled % ring.stages} of '{name}', and {who} {held}"
+        acquired = self.counts.get(("acquire", name, ""), 0)
+        own = f"{role} is at {self.nth(player, step)}, after {acquired} acquires"
+        places = (step.op.place, self.kernel.places.get(("release", name, end)))
+        return Trouble("overwritten", message, (*_with(self.case), own, done), places)
+
+    def deadlock(self) -> tuple[str, Trouble]:
+        """Each role that waits, and who would open what it waits on: as the case is balanced, that
+        role isn't at its end. So it waits too, and the way from one to the next runs in a circle."""
+        lines, rings, opens = [], {}, {}
+        for player, step in self.waiting():
+            (do, name, _), role = step.act, player.role.name
+            ring, number = self.kernel.rings[name], self.counts[step.act]
+            what, how, ends = "for", f"fills it by its {_ordinal(number + 1)} commit", [""]
+            if do == "acquire":
+                number = self.counts["commit", name, ""]
+                how = f"frees it by its {_ordinal(number - ring.stages + 1)} release"
+                what, ends = "to fill again", self.late(ring)
+            what += f" stage {number % ring.stages} of '{name}' ({self.nth(player, step)})"
+            openers = " and ".join(f"{self.kernel.who(ring, end)} {how}" for end in ends)
+            lines.append(f"role '{role}' waits {what}; {openers}")
+            rings[role], opens[role] = name, self.kernel.owners[name, ends[0]]
+        circle = [next(iter(opens))]
+        while (opener := opens.get(circle[-1], circle[0])) not in circle:
+            circle.append(opener)
+        names = [f"'{role}'" for role in circle[circle.index(opener) :]]
+        message = f"roles {', '.join(names[:-1])} and {names[-1]} wait for each other"
+        if len(names) == 1:
+            message = f"role {names[0]} waits for itself"
+        places = tuple(step.op.place for _, step in self.waiting())
+        return rings[opener], Trouble("deadlock", message, (*_with(self.case), *lines), places)
+
+    def nth(self, player: _Player, step: _Step) -> str:
+        count, tile = self.counts[step.act], player.rounds[-1] * len(self.case) + step.turn
+        return f"its {_ordinal(count + 1)} {step.act[0]}, in the {_ordinal(tile + 1)} tile"
 
 
-def _arrived(count: int, stage: int, ring: Ring) -> int:
-    """How many of a side's arrivals were at this stage."""
-    return (count - stage + ring.stages - 1) // ring.stages
+def _ordinal(number: int) -> str:
+    ends = {1: "st", 2: "nd", 3: "rd"} if number % 100 not in (11, 12, 13) else {}
+    return f"{number}{ends.get(number % 10, 'th')}"
 
 
-# Troubles in words
-
-
-def _wrong(game: _Game, player: _Player, step: _Step) -> Trouble | None:
-    """What is wrong with an act that is about to be done."""
-    (do, name, end), ring = step.act, game.kernel.rings[step.act[1]]
-    if do == "commit" and (late := game.late(ring)):
-        end = late[0]
-    elif do != "release" or game.counts[step.act] < game.counts["wait", name, end]:
-        return None
-    filled, waited, released = (game.counts[act] for act in _acts(ring, end))
-    who = game.kernel.who(ring, end)
-    if do == "release":
-        stage = released % ring.stages
-        message = f"{who} releases stage {stage} of '{name}', which it has not waited for"
-    else:
-        message = f"role '{player.role.name}' fills stage {filled % ring.stages} of '{name}' " + (
-            f"before {who} has waited for it"
-            if waited <= filled - ring.stages
-            else f"while {who} holds it"
-        )
-    trace = (
-        *_with(game.case),
-        f"role '{player.role.name}' is at {_nth(game, player, step)}",
-        f"by then {game.counts['acquire', name, '']} acquires, {filled} commits",
-        f"{waited} waits and {released} releases of {who}",
-    )
-    ...
+def _with(case: Sequence[Values]) -> tuple[str, ...]:
+    """The named numbers of the tiles in turn; of a decision, no or yes."""
+    told = []
+    for name in case[0]:
+        own = [("no", "yes")[n] if isinstance(n, bool) else str(n) for n in (v[name] for v in case)]
+        told.append(f"'{name}' = {', '.join(dict.fromkeys(own))}")
+    return (f"with {' and '.join(told)}",) if told else ()

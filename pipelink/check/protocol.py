@@ -9,7 +9,7 @@ from pipelink.check import play
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
 from pipelink.view import End, View, who
 
-# Contracts of format 1 say nothing of what entries do with rings.
+# Contracts of format 1 say nothing of what entries do with rings, and of tiles.
 FIRST_FORMAT = 2
 
 

@@ -18,7 +18,9 @@ struct OneThread {
 };
 struct EachWarp {
     static constexpr const char* name = "each_warp";
-    __device__ __forceinline__ static bool elected(Self self) { return role_thread(self) % 32 == 0; }
+    __device__ __forceinline__ static bool elected(Self self) {
+        return role_thread(self) % 32 == 0;
+    }
 };
 struct EachWarpgroup {
     static constexpr const char* name = "each_warpgroup";
@@ -36,9 +38,9 @@ inline constexpr EachWarpgroup each_warpgroup{};
 inline constexpr EachThread each_thread{};
 
 template <class T>
-inline constexpr bool is_arriver = std::is_same_v<T, OneThread> || std::is_same_v<T, EachWarp> ||
-                                   std::is_same_v<T, EachWarpgroup> ||
-                                   std::is_same_v<T, EachThread>;
+inline constexpr bool is_arriver =
+    std::is_same_v<T, OneThread> || std::is_same_v<T, EachWarp> ||
+    std::is_same_v<T, EachWarpgroup> || std::is_same_v<T, EachThread>;
 template <class T>
 concept Arriver = is_arriver<T>;
 
@@ -79,7 +81,8 @@ template <Name name, int align, class Bytes, class Scope, Name... entries>
 struct SharedClaim : Claim<name> {
     using Claim<name>::Claim;
     __device__ __forceinline__ static std::uint32_t address(Self self, std::uint32_t offset = 0) {
-        const auto stride = static_cast<std::uint32_t>((Bytes::at(self) + align - 1) / align * align);
+        const auto stride =
+            static_cast<std::uint32_t>((Bytes::at(self) + align - 1) / align * align);
         return pipelink_region(self, slot_of<name>, Scope::index(self) * stride + offset);
     }
     constexpr auto per_warp() const {
@@ -110,8 +113,8 @@ struct AllThreads : ExpressionTag {
     static constexpr void write(Writer&) {}
 };
 
-// `Count` named barriers of consecutive ids, each for `Threads` threads. The link picks the first id,
-// unless `fixed` names it.
+// `Count` named barriers of consecutive ids, each for `Threads` threads. The link picks the first
+// id, unless `fixed` names it.
 template <Name name, int fixed, class Count, class Threads, class Scope, Name... entries>
 struct BarrierClaim : Claim<name> {
     using Claim<name>::Claim;
@@ -239,7 +242,7 @@ struct FieldInfo {
     std::size_t size;
 };
 #define PIPELINK_FIELD(type, member) \
-    pipelink::FieldInfo{#member, offsetof(type, member), sizeof(type::member)}
+    pipelink::FieldInfo { #member, offsetof(type, member), sizeof(type::member) }
 
 struct SharedTypeTag {};
 template <class T, Name name_, std::size_t count>

@@ -77,11 +77,13 @@ struct Entry<name_, Kind, Items<Arguments...>, Items<Plays...>, Items<Tiles...>>
     constexpr explicit Entry(Place at) : place(at) {}
     template <Played... Operations>
     constexpr auto plays(Operations...) const {
-        return Entry<name_, Kind, Items<Arguments...>, Items<Operations...>, Items<Tiles...>>(place);
+        return Entry<name_, Kind, Items<Arguments...>, Items<Operations...>, Items<Tiles...>>(
+            place);
     }
     template <class Rows, class Columns>
     constexpr auto tiles(Rows, Columns) const {
-        return Entry<name_, Kind, Items<Arguments...>, Items<Plays...>, Items<Rows, Columns>>(place);
+        return Entry<name_, Kind, Items<Arguments...>, Items<Plays...>, Items<Rows, Columns>>(
+            place);
     }
     static constexpr void describe(Writer& out) {
         out.field("kind", Kind::kind);
@@ -258,8 +260,8 @@ consteval bool same_text(const char* a, const char* b) {
 #define PIPELINK_COMPONENT(id, terms_)                                                   \
     static_assert(pipelink::same_text(#id, terms_.component),                            \
                   "PIPELINK_COMPONENT and the contract name the component differently"); \
-    PIPELINK_NOTE(id, pipelink::note_contract, terms_.terms)                          \
-    PIPELINK_NOTE(id##_places, pipelink::note_places, terms_.places)                  \
+    PIPELINK_NOTE(id, pipelink::note_contract, terms_.terms)                             \
+    PIPELINK_NOTE(id##_places, pipelink::note_places, terms_.places)                     \
     extern "C" __device__ std::uint64_t pipelink_fingerprint__##id() {                   \
         constexpr std::uint64_t fingerprint =                                            \
             pipelink::hash_contract(terms_.terms.data, terms_.terms.size);               \

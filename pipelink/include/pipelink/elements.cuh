@@ -16,10 +16,10 @@ using e5m2 = __nv_fp8_e5m2;
 
 template <class T>
 struct ElementName;
-#define PIPELINK_ELEMENT(type, text_)         \
-    template <>                               \
-    struct ElementName<type> {                \
-        static constexpr Name name{text_};    \
+#define PIPELINK_ELEMENT(type, text_)      \
+    template <>                            \
+    struct ElementName<type> {             \
+        static constexpr Name name{text_}; \
     };
 PIPELINK_ELEMENT(bf16, "bf16")
 PIPELINK_ELEMENT(f16, "f16")

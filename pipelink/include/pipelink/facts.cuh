@@ -113,10 +113,10 @@ template <class T>
 struct ValueKind<Element<T>> : QuotedKind<Element<T>> {
     static constexpr const char* type = "element";
 };
-#define PIPELINK_ANY(any, name)                      \
-    template <>                                      \
-    struct ValueKind<any> {                          \
-        static constexpr const char* type = name;    \
+#define PIPELINK_ANY(any, name)                   \
+    template <>                                   \
+    struct ValueKind<any> {                       \
+        static constexpr const char* type = name; \
     };
 PIPELINK_ANY(AnyBool, "bool")
 PIPELINK_ANY(AnyText, "text")
@@ -249,8 +249,8 @@ constexpr void write_values(Writer& out) {
 }
 template <auto first, auto... rest>
 constexpr void write_type(Writer& out) {
-    static_assert((std::is_same_v<decltype(kind_of<first>::type), decltype(kind_of<rest>::type)> &&
-                   ...));
+    static_assert(
+        (std::is_same_v<decltype(kind_of<first>::type), decltype(kind_of<rest>::type)> && ...));
     out.field("type", kind_of<first>::type);
 }
 
@@ -301,9 +301,7 @@ template <Name name, auto value>
 struct Provided : Fact<name> {
     using Fact<name>::Fact;
     static constexpr auto constant = value;
-    __device__ __forceinline__ static constexpr long long at(Self) {
-        return bound_of<value>;
-    }
+    __device__ __forceinline__ static constexpr long long at(Self) { return bound_of<value>; }
     static constexpr void describe(Writer& out) {
         out.field("kind", "provides");
         write_values<value>(out);

@@ -203,7 +203,8 @@ struct Part {
     // Bulk copies deliver it: `count` boxes of this port; and of another one, if it is said twice.
     template <Name port, class E, class S, class B, int w, class... C, Expression Count>
     constexpr auto filled_by(const TensorMapIn<port, E, S, B, w, C...>&, Count) const {
-        return Part<name_, Element, Extents, swizzle, layout_, edge, Copies..., Copy<port, Count>>{};
+        return Part<name_, Element, Extents, swizzle, layout_, edge, Copies...,
+                    Copy<port, Count>>{};
     }
     // Where the tile passes the tensor's end: a producer leaves zeros or whatever was there, a
     // consumer needs zeros or nothing.
@@ -328,8 +329,8 @@ struct RingOut : Ring<name, Stages, By, Proxy, Parts...> {
         pipelink_arrive_expect(self, Base::full_slot, state.stage, barrier, bytes);
         return barrier;
     }
-    // The current stage is written, by stores of this thread: every thread of the role calls it. The
-    // link decides whether the consumer's proxy needs a fence.
+    // The current stage is written, by stores of this thread: every thread of the role calls it.
+    // The link decides whether the consumer's proxy needs a fence.
     __device__ __forceinline__ static void commit(Self self, const RingState& state)
         requires Arriver<By>
     {
