@@ -189,7 +189,7 @@ class Operation(Record, frozen=True):
     on: str = ""
     count: str = ""
     name: str = ""
-    body: tuple["Operation", ...] = ()
+    body: tuple[Operation, ...] = ()
 
 
 class Tiling(Record, frozen=True):

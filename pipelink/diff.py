@@ -317,7 +317,7 @@ RULES: Mapping[type[abi.Record], Mapping[str, Rule]] = {
     abi.Entry: {
         "name": KEY,
         "kind": NOT_RUN,
-        "arguments": breaking("it is called in another way: glue of before does not fit"),
+        "arguments": relink("the glue that calls it is made anew"),
         "plays": OPERATIONS,
         "tiles": Items("tiling", lambda _: (TILED, TILED), ("of",), TILED),
     },

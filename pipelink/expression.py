@@ -93,7 +93,7 @@ _LANGUAGE = (
 )
 
 
-class _Evaluator(SimpleEval):
+class _Evaluator(SimpleEval):  # type: ignore[misc]
     """`and` and `or` as in C++: a truth, and the right side only if the left does not decide."""
 
     def _eval_boolop(self, node: ast.BoolOp) -> bool:
@@ -155,9 +155,7 @@ def _names(text: str) -> frozenset[str]:
 @lru_cache(maxsize=4096)
 def _parse(text: str) -> ast.Expression:
     if len(text) > MAX_EXPRESSION:
-        raise ExpressionError(
-            f"an expression of {len(text)} characters, {MAX_EXPRESSION} at most"
-        )
+        raise ExpressionError(f"an expression of {len(text)} characters, {MAX_EXPRESSION} at most")
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -178,8 +176,7 @@ def _known(node: ast.AST, called: set[int]) -> bool:
     if isinstance(node, ast.Constant):
         return type(node.value) in (int, str, bool)
     if isinstance(node, ast.Call):
-        called = node.func
-        simple = isinstance(called, ast.Name) and called.id in _FUNCTIONS
+        simple = isinstance(node.func, ast.Name) and node.func.id in _FUNCTIONS
         return simple and len(node.args) == 2 and not node.keywords
     return isinstance(node, _PARTS)
 

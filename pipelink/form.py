@@ -4,7 +4,7 @@ are names, that every reference in a contract has its target, and that values ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from pipelink import abi
 from pipelink.abi import Contract, Entry, Fact, Operation, Port, Value
@@ -114,9 +114,7 @@ def _port(port: Port) -> Iterator[str]:
         yield f"port '{port.name}' has no part"
     for tile in tiles:
         if tile.element not in abi.ELEMENT_BYTES:
-            yield (
-                f"'{tile.name}' has elements of type '{tile.element[:80]}': {_known_elements()}"
-            )
+            yield (f"'{tile.name}' has elements of type '{tile.element[:80]}': {_known_elements()}")
         if tile.swizzle not in abi.SWIZZLES:
             yield f"'{tile.name}' has a swizzle of {tile.swizzle} bytes: 0, 32, 64 or 128"
     if port.space == "shared" and not port.by and not port.arrivals:
@@ -151,7 +149,7 @@ def _entry(contract: Contract, entry: Entry) -> Iterator[str]:
     yield from (f"entry '{entry.name}' {fault}" for fault in _plays(entry.plays, ends, 1))
 
 
-def _plays(operations: Iterable[Operation], ends: dict[str, str], depth: int) -> Iterator[str]:
+def _plays(operations: Iterable[Operation], ends: Mapping[str, str], depth: int) -> Iterator[str]:
     """`ends` are the rings of the contract and on which side of them it is."""
     if depth > abi.MAX_NESTING:
         yield f"plays loops {depth} deep, {abi.MAX_NESTING} at most"

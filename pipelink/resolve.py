@@ -144,7 +144,8 @@ def _reached(kernel: Kernel, start: str) -> dict[str, tuple[str, ...]]:
         a, b = left.split(".")[0], right.split(".")[0]
         edges.setdefault(a, set()).add(b)
         edges.setdefault(b, set()).add(a)
-    found, queue = {start: (start,)}, deque([start])
+    found: dict[str, tuple[str, ...]] = {start: (start,)}
+    queue = deque([start])
     while queue:
         name = queue.popleft()
         for other in sorted(edges.get(name, ())):
@@ -205,9 +206,7 @@ def _nobody(kernel: Kernel, who: str, fact: Fact, place: Place) -> Diagnostic:
     taken = {f.name for _, _, f in _facts(kernel, "imports")}
     free = sorted(offers.keys() - taken) or sorted(offers)
     close = difflib.get_close_matches(fact.name, free, 1, 0.7)
-    otherwise = (
-        f"add an instance that provides '{fact.name}', or set it in [facts] of {kernel.manifest.path}"
-    )
+    otherwise = f"add an instance that provides '{fact.name}', or set it in [facts] of {kernel.manifest.path}"
     return Diagnostic(
         "PL011",
         f"nobody provides '{fact.name}', which {who} imports",
@@ -330,16 +329,14 @@ def place_of(kernel: Kernel, provider: str, fact: str) -> Where:
 
 def _listing(kernel: Kernel, values: Facts, providers: Providers) -> Iterator[FactValue]:
     consumers: dict[tuple[str, str], list[str]] = {}
-    for (instance, name), provider in providers.items():
-        if provider != instance:
-            consumers.setdefault((provider, name), []).append(instance)
+    for (user, name), provider in providers.items():
+        if provider != user:
+            consumers.setdefault((provider, name), []).append(user)
     ways = {i.name: _reached(kernel, i.name) for i in kernel.instances}
     for name, value in sorted(kernel.manifest.facts.items()):
         users = tuple(consumers.get((KERNEL, name), ()))
         yield FactValue(KERNEL, name, "provides", value, KERNEL, (KERNEL,), users)
-    for instance, _, fact in _facts(
-        kernel, "provides", "chooses", "agrees", "derives", "imports"
-    ):
+    for instance, _, fact in _facts(kernel, "provides", "chooses", "agrees", "derives", "imports"):
         provider = providers.get((instance.name, fact.name), instance.name)
         path = ways.get(provider, {}).get(instance.name, (provider, instance.name))
         yield FactValue(

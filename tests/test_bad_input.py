@@ -20,7 +20,8 @@ NO_CONTRACT = "  = help: state one with PIPELINK_COMPONENT and compile it with `
 
 @pytest.fixture
 def refused(toy, call):
-    """Calls with the toy kernel's objects in place; the input must be at fault. Returns stderr."""
+    """Calls with the toy kernel's objects in place; the input must be at fault. Returns stderr without
+    the count of errors, which must be right."""
 
     def refused(*argv, prepare=lambda: None):
         toy.objects()
@@ -29,7 +30,10 @@ def refused(toy, call):
         done = call(*argv)
         assert (done.code, done.out) == (1, "")
         assert files() == before
-        return done.err
+        text, _, count = done.err.rpartition("\n\n")
+        errors = f"{text}\n".count("error[")
+        assert count == f"pipelink: {errors} error{'s' if errors > 1 else ''}\n"
+        return f"{text}\n"
 
     return refused
 
@@ -115,7 +119,7 @@ def test_an_object_without_a_contract_is_refused(toy, refused):
 def test_a_newer_contract_is_refused(toy, refused):
     toy.edit('"epilogue.o"', '"newer.o"')
     assert refused(*LINK, prepare=lambda: shutil.copy(CORRUPT / "newer.o", ".")) == (
-        "error[PL004]: newer.o has a contract of format 2, this PipeLink reads up to 1\n"
+        "error[PL004]: newer.o has a contract of format 3, this PipeLink reads up to 2\n"
         "  --> newer.o\n"
         "  = help: link it with a newer PipeLink\n"
     )
@@ -137,6 +141,7 @@ def test_every_unreadable_object_is_named(refused):
     assert refused(*LINK, prepare=prepare) == (
         "error[PL001]: loader.o is no component: it is not an ELF file\n"
         "  --> loader.o\n"
+        "\n"
         "error[PL001]: instance 'act' needs epilogue.o, which does not exist\n"
         "  --> epilogue.o\n"
         "  = help: build it first; --objects names the folder that object paths start from\n"
@@ -169,7 +174,7 @@ def test_one_component_in_two_objects_is_refused(toy, refused):
     assert refused(*LINK) == (
         "error[PL010]: component loader is in loader.o of data and in epilogue.o of others\n"
         "  --> epilogue.o\n"
-        "  --> loader.o\n"
+        "  ::: loader.o\n"
         "  = help: rename one of them, or use one object for both instances\n"
     )
 
@@ -201,7 +206,9 @@ def test_an_unknown_target_is_refused(toy, refused):
     toy.edit('target = "sm_90a"', 'target = "sm_90"')
     assert refused(*LINK) == (
         "error[PL007]: unknown target 'sm_90'\n"
-        "  --> toy.kernel.toml (target)\n"
+        "  --> toy.kernel.toml:2\n"
+        "   |\n"
+        ' 2 | target = "sm_90"\n'
         "  = help: did you mean 'sm_90a'?\n"
     )
 
@@ -210,8 +217,11 @@ def test_a_wrong_key_is_refused_with_a_suggestion(toy, refused):
     toy.edit('object = "loader.o"', 'objet = "loader.o"')
     assert refused(*LINK) == (
         "error[PL006]: unknown key 'objet' in [instances.load]\n"
-        "  --> toy.kernel.toml (objet)\n"
+        "  --> toy.kernel.toml:9\n"
+        "   |\n"
+        ' 9 | objet = "loader.o"\n'
         "  = help: did you mean 'object'?\n"
+        "\n"
         "error[PL005]: [instances.load] has no 'object'\n"
         "  --> toy.kernel.toml (object)\n"
     )
@@ -250,8 +260,10 @@ def test_a_value_outside_of_the_declared_set_is_refused(toy, refused):
     toy.edit('object = "loader.o"', 'object = "loader.o"\nfacts = { stages = 7 }')
     assert refused(*LINK) == (
         "error[PL013]: 'stages' = 7, and instance 'load' (loader of data) supports 2, 3, 4, 5\n"
-        "  --> toy.kernel.toml (stages)\n"
-        "  --> loader.cu:10\n"
+        "  --> toy.kernel.toml:10\n"
+        "   |\n"
+        "10 | facts = { stages = 7 }\n"
+        "  ::: loader.cu:10\n"
         "  = help: the nearest supported value is 5\n"
     )
 
@@ -260,7 +272,9 @@ def test_an_unknown_instance_in_a_role_is_refused(toy, refused):
     toy.edit('steps = ["load.run"]', 'steps = ["loader.run"]')
     assert refused(*LINK) == (
         "error[PL005]: role 'producer' names instance 'loader', which does not exist\n"
-        "  --> toy.kernel.toml (loader)\n"
+        "  --> toy.kernel.toml:19\n"
+        "   |\n"
+        '19 | steps = ["loader.run"]\n'
         "  = help: did you mean 'load'?\n"
     )
 
@@ -271,6 +285,7 @@ def test_a_port_without_a_channel_is_refused(toy, refused):
         "error[PL022]: port 'mma.acc' of mainloop of matrix (instance 'mma') has no channel\n"
         "  --> mainloop.cu:41\n"
         "  = help: add [[channels]] to it in toy.kernel.toml\n"
+        "\n"
         "error[PL022]: port 'act.acc' of epilogue of activation (instance 'act') has no channel\n"
         "  --> epilogue.cu:40\n"
         "  = help: add [[channels]] from it in toy.kernel.toml\n"
@@ -283,7 +298,7 @@ def test_roles_that_pass_the_register_pool_are_refused(toy, refused):
         "error[PL031]: the roles claim 65536 registers, the pool has 64512: "
         "128 x 48 (producer) + 256 x 232 (math)\n"
         "  --> loader.cu:31: 48 registers a thread\n"
-        "  --> mainloop.cu:31: 232 registers a thread\n"
+        "  ::: mainloop.cu:31: 232 registers a thread\n"
         "  = note: a launch of 384 threads has 168 each\n"
         "  = help: what fits: 40 (producer) and 232 (math), or 48 (producer) and 224 (math)\n"
     )
@@ -297,7 +312,7 @@ def test_two_owners_on_one_barrier_are_refused_with_both_lines(toy, refused):
         "error[PL032]: barrier 1 is fixed by epilogue of activation (instance 'act') "
         "and by mainloop of matrix (instance 'mma')\n"
         "  --> mainloop.cu:32\n"
-        "  --> epilogue.cu:33\n"
+        "  ::: epilogue.cu:33\n"
         "  = help: leave one of the ids to the link\n"
     )
 
@@ -321,15 +336,15 @@ def test_too_much_shared_memory_is_refused(objects, call, tmp_path, monkeypatch)
     out, in_ = line_of("loader.cu", "auto out ="), line_of("mainloop.cu", "auto in =")
     assert done.err == (
         "error[PL030]: the kernel needs 266320 bytes of shared memory, a block of sm_90a has 232448\n"
-        f"  --> {out}: 163840 bytes\n"
-        f"  --> {out}: 102400 bytes\n"
-        f"  --> {in_}\n"
-        f"  --> {out}\n"
+        f"  --> {out}: part 'x': 163840 bytes; part 'w': 102400 bytes\n"
+        f"  ::: {in_}\n"
         "  = note: load.out.x: 163840 bytes, 5 stages of 256x64 bf16, 128-byte swizzle\n"
         "  = note: load.out.w: 102400 bytes, 5 stages of 160x64 bf16, 128-byte swizzle\n"
-        "  = note: load.out.empty: 40 bytes, 5 stages, 2 arrivals by mma\n"
-        "  = note: load.out.full: 40 bytes, 5 stages, 1 arrivals by load\n"
+        "  = note: load.out.empty: 40 bytes, 5 stages, 2 arrivals by mma: each warpgroup\n"
+        "  = note: load.out.full: 40 bytes, 5 stages, 1 arrivals by load: copies\n"
         "  = help: at most 4 stages of 'load.out' fit beside the rest\n"
+        "\n"
+        "pipelink: 1 error\n"
     )
 
 
@@ -342,7 +357,10 @@ def test_without_objects_a_contract_file_is_the_place(toy, refused):
             Path(f"{name}.o").unlink()
 
     text = refused("plan", "toy.kernel.toml", "--contracts", "-o", "toy.plan.json", prepare=prepare)
-    assert text.splitlines()[1] == "  --> loader.contract.json: 163840 bytes"
+    assert (
+        text.splitlines()[1]
+        == "  --> loader.contract.json: part 'w': 163840 bytes; part 'x': 81920 bytes"
+    )
 
 
 def test_a_damaged_contract_file_is_refused(refused):
@@ -416,7 +434,8 @@ def test_json_has_the_same_on_standard_output(toy, call):
     assert done.out == (
         '{"diagnostics":[{"code":"PL005",'
         "\"message\":\"role 'producer' names instance 'loader', which does not exist\","
-        '"places":["toy.kernel.toml (loader)"],"notes":[],"help":"did you mean \'load\'?"}]}\n'
+        '"places":[{"file":"toy.kernel.toml","line":19,"label":"","instance":"","key":"loader"}],'
+        '"notes":[],"help":"did you mean \'load\'?"}]}\n'
     )
 
 

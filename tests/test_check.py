@@ -604,11 +604,11 @@ def test_zeros_past_the_end_are_left_by_the_producer(toy, left, shown):
     producer = change(LOADER, "ports", "out", parts=(replace(x, edge=left), w))
     x, w = MAINLOOP.ports[0].parts
     consumer = change(MAINLOOP, "ports", "in", parts=(replace(x, edge="zero"), w))
-    wanted = [
+    wanted = (
         f"PL035: part 'x' of 'mma.in' needs zeros past the tensor's end, and at 'load.out' of {LOAD} "
         f"they are {shown}"
-    ]
-    assert found(channels.edges, toy, producer, consumer) == (wanted if shown else [])
+    )
+    assert found(channels.edges, toy, producer, consumer) == ([wanted] if shown else [])
 
 
 def test_a_need_is_met_by_a_promise_of_the_other_end(toy):
@@ -676,8 +676,14 @@ def test_a_consumer_that_holds_its_only_stage_blocks(toy):
     assert found(protocol.pipelines, toy, changed) == []
     toy.contracts["loader"] = change(LOADER, "facts", "stages", values=(1,))
     assert found(protocol.pipelines, toy) == [
-        "PL039: roles 'math' and 'producer' wait for each other"
+        "PL039: roles 'producer' and 'math' wait for each other"
     ]
+
+
+def test_a_role_that_hands_itself_more_stages_than_there_are_waits_for_itself(toy):
+    toy.edit('steps = ["load.run"]\n\n[[roles]]\nname = "math"\nsteps = [', 'steps = ["load.run", ')
+    (message,) = found(protocol.pipelines, toy)
+    assert message == "PL039: role 'producer' waits for itself"
 
 
 def test_what_is_by_warpgroups_needs_whole_warpgroups(toy):

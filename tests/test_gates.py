@@ -1,6 +1,7 @@
 """What can't link, or links and is refused: each gate by name, on real objects."""
 
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -33,12 +34,14 @@ def manifest(component, outputs="y"):
 
 
 def refusal(capsys, *arguments):
-    """The diagnostics of a link that must fail, and the proof that it left nothing."""
+    """The diagnostic of a link that must fail for one reason, and the proof that it left nothing."""
     capsys.readouterr()
     before = sorted(os.listdir())
     assert main(["link", "k.kernel.toml", "-o", "k.cubin", *arguments]) == 1
     assert sorted(os.listdir()) == before
-    return capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert re.search(r"\n\npipelink: \d errors?\n\Z", said)
+    return said[: said.rindex("\npipelink: ")]
 
 
 def test_a_binding_that_can_not_fold_is_refused_by_name(folder, capsys):
@@ -46,7 +49,9 @@ def test_a_binding_that_can_not_fold_is_refused_by_name(folder, capsys):
     manifest("unfolded")
     assert refusal(capsys) == (
         "error[PL040]: a binding in 'unfolded_kernel' did not fold to a constant\n"
-        "  --> k.kernel.toml (unfolded_kernel)\n"
+        "  --> k.kernel.toml:1\n"
+        "   |\n"
+        ' 1 | kernel = "unfolded_kernel"\n'
         "  = note: an instance number or slot is known at run time only, or a call not inlined\n"
         "  = note: or the code uses a fact, claim or port that its contract does not list\n"
         "  = help: list what the code uses in pl::contract; pass `self` as it came; keep functions inline\n"
@@ -59,7 +64,9 @@ def test_a_contract_that_differs_between_host_and_device_is_refused_by_name(fold
     assert refusal(capsys) == (
         "error[PL041]: the contract of two_faced of test-team is another one in the device pass "
         "than in the host pass\n"
-        "  --> k.kernel.toml (two_faced_kernel)\n"
+        "  --> k.kernel.toml:1\n"
+        "   |\n"
+        ' 1 | kernel = "two_faced_kernel"\n'
         "  = help: let no value of a contract depend on __CUDA_ARCH__, and relink with a fresh plan\n"
     )
 
@@ -70,7 +77,9 @@ def test_stack_bytes_that_no_contract_declares_are_refused(folder, capsys):
     assert refusal(capsys) == (
         "error[PL044]: 'stacked_kernel' uses 256 stack bytes a thread and spills 0 bytes, "
         "its contracts declare 0\n"
-        "  --> k.kernel.toml (stacked_kernel)\n"
+        "  --> k.kernel.toml:1\n"
+        "   |\n"
+        ' 1 | kernel = "stacked_kernel"\n'
         "  = help: claim more registers, choose smaller tiles, or declare the bytes with claims_stack\n"
     )
 
@@ -111,7 +120,7 @@ def test_a_printf_that_serialises_wgmma_is_a_link_error(folder, capsys):
     ffn(mainloop=printing)
     assert refusal(capsys).splitlines()[:2] == [
         "error[PL043]: the link of 'ffn' broke (C7510)",
-        "  --> k.kernel.toml (ffn)",
+        "  --> k.kernel.toml:2",
     ]
 
 
@@ -119,9 +128,11 @@ def test_registers_that_the_code_can_not_keep_are_a_link_error(folder, capsys):
     """ptxas then ignores setmaxnreg, says so in its log (C7507), and links."""
     fewer = [("72_n + rows * tile_n / 128_n", "64_n"), ("40_n + rows * tile_n / 128_n", "64_n")]
     ffn(mainloop=fewer[:1], epilogue=fewer[1:])
-    assert refusal(capsys).splitlines()[:3] == [
+    assert refusal(capsys).splitlines()[:5] == [
         "error[PL043]: the link of 'ffn' broke (C7507)",
-        "  --> k.kernel.toml (ffn)",
+        "  --> k.kernel.toml:2",
+        "   |",
+        ' 2 | kernel = "ffn"',
         (
             "  = note: ptxas info    : (C7507) Potential Performance Loss: 'setmaxnreg' ignored to "
             "maintain minimum register requirements."
@@ -136,7 +147,9 @@ def test_a_block_barrier_in_one_of_several_roles_is_refused(folder, capsys):
     assert refusal(capsys) == (
         "error[PL045]: the cubin of 'ffn' is not as planned: it has 1 __syncthreads() in a kernel of 2 "
         "roles, where it waits for threads that never come; use claims_barrier\n"
-        "  --> k.kernel.toml (ffn)\n"
+        "  --> k.kernel.toml:2\n"
+        "   |\n"
+        ' 2 | kernel = "ffn"\n'
     )
 
 

@@ -48,6 +48,8 @@ def test_a_source_without_contract(capsys):
         "error[PL002]: c.cu has no contract\n"
         "  --> c.cu\n"
         "  = help: state one with PIPELINK_COMPONENT and compile it with `pipelink compile`\n"
+        "\n"
+        "pipelink: 1 error\n"
     )
 
 
@@ -55,6 +57,8 @@ def test_a_port_that_the_contract_does_not_list(capsys):
     said = refusal(capsys, REVERSE.replace("pl::claims_warps(4_n), x, y,", "pl::claims_warps(4_n), y,"))
     assert said == (
         "error[PL003]: c.cu: entry 'run' has argument 'x', no port and no extent\n  --> c.cu\n"
+        "\n"
+        "pipelink: 1 error\n"
     )
 
 

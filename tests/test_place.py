@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from contracts import ALL, add, change, drop
+from contracts import ALL, add, change, drop, play
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -183,6 +183,11 @@ def test_roles_that_pass_the_pool_are_offered_what_fits(toy):
     assert fault.help == "what fits: 40 (producer) and 232 (math), or 48 (producer) and 224 (math)"
 
 
+def plays_once(contract, ring, *operations):
+    """One role that fills more stages than there are before it reads one would wait for itself."""
+    return change(contract, "entries", "run", plays=tuple(play(o, ring) for o in operations))
+
+
 def test_a_role_above_the_launch_is_refused_where_registers_do_not_move(toy):
     toy.edit('steps = ["load.run"]\n\n[[roles]]\nname = "math"\nsteps = [', 'steps = ["load.run", ')
     for name in ALL:
@@ -193,6 +198,8 @@ def test_a_role_above_the_launch_is_refused_where_registers_do_not_move(toy):
             for p in changed.ports
         ]
         toy.contracts[name] = replace(changed, ports=tuple(ports))
+    toy.contracts["loader"] = plays_once(toy.contracts["loader"], "out", "acquire", "commit")
+    toy.contracts["mainloop"] = plays_once(toy.contracts["mainloop"], "in", "wait", "release")
     (fault,) = toy.faults()
     assert fault.message == (
         "role 'producer' needs 154 registers a thread by loader of data (instance 'load'), "

@@ -76,9 +76,7 @@ def _tiled(view: View, end: End, side: int, size: str, cover: Cover) -> Iterator
         yield _fault(view, end, side, problem, texts, place, *others)
 
 
-def _problem(
-    view: View, end: End, size: str, cover: Cover, owner: Instance, tiling: Tiling
-) -> str:
+def _problem(view: View, end: End, size: str, cover: Cover, owner: Instance, tiling: Tiling) -> str:
     """What is wrong in words; empty if the tiles cover the side."""
     step, stride = view.value(end.instance, cover.step), view.value(owner, tiling.step)
     open_size, open_tiles = size in view.extents(end.instance), tiling.of in view.extents(owner)

@@ -96,7 +96,9 @@ def agreed(view: View) -> Iterator[Diagnostic]:
                 f"{shown(fact.values[0])} in {who(instance)}",
                 Place(instance.name, "facts", index),
                 (Place(other.name, "facts", at),),
-                notes=("both were compiled with it, and one of the two definitions would win silently",),
+                notes=(
+                    "both were compiled with it, and one of the two definitions would win silently",
+                ),
                 help="build both with the same header and the same -D",
             )
 

@@ -1,34 +1,26 @@
 """The pipelines of a kernel, played together as the contracts declare them.
 
-A ring hands stages from one producer to its consumers through two mbarriers a stage, full and empty.
 A producer acquires (waits until its stage is empty), fills, and commits (arrives on full, goes on to
 the next stage); a consumer waits (until its stage is full, goes on to the next) and releases the
 oldest stage that it holds (arrives on empty). Each side may be right alone and the kernel hang: a
 producer that fills 5 stages of A before the first of B, where A has 4, and a consumer that takes one
-of each in turn. On a GPU that is a launch that never returns and names nobody; here it is two lines.
+of each in turn. On a GPU that launch never returns and names nobody; here it is two lines.
 
-What an mbarrier holds follows from how often each side arrived. Stage s of S has had
-(n - s + S - 1) // S of a side's first n arrivals; with C arrivals a phase, a // C phases of a
-arrivals are complete. A wait on a parity passes if the phase completed last has that parity, the
-right phase or not, as in PTX. So a play counts how often each act was done, and keeps nothing else.
+What an mbarrier holds follows from how often each side arrived: stage s of S has had
+(n - s + S - 1) // S of a side's first n arrivals, and with C arrivals a phase, a arrivals complete
+a // C phases. A wait on a parity passes if the phase completed last has it, the right phase or not,
+as in PTX. So a play counts how often each act was done, and keeps nothing else of a ring.
 
-Which schedules? Roles have no data to branch on, and a wait that may pass stays so until somebody
-breaks the protocol: a deadlock comes in every order of the roles or in none. A race does not: a
-commit without an acquire overwrites a stage only if the consumer is late. One play for each role
-finds every race: that role does an act only when all others wait, so whatever is not made to come
-after this act has come before it. A wait never passes before its stage is filled, as the same end's
-wait one round earlier saw every phase before: what is used unfilled is released without a wait.
+A wait that may pass stays so until the protocol is broken: a deadlock comes in every order of the
+roles or in none. A race does not: a commit without an acquire overwrites a stage only if the consumer
+is late. One play for each role finds every race: this role does an act only when all others wait, so
+what is not made to come after the act comes before it. No wait passes before its stage is filled, as
+the one a round earlier saw all phases before: a stage is used unfilled if released without a wait.
 
-How long? Only differences matter: with all counts of a ring moved on by d, its stages are rotated by
-d and the same waits pass. So if a play comes back to a state, and each role has only gone round one
-of its loops meanwhile, it does the same again until a loop ends: all such rounds are taken in one
-leap. This is exact, where loops shortened one by one could set 80 fills against 1 + 79 waits. Tiles
-are a loop too: NUMBERS
-
-Which cases? A name stands for a number that only the run knows, in one tile the same for all roles.
-Counts are 0, 1, and for the S of each ring in the loop S-1, S, S+1 and 2S+1; decisions go both ways.
-Each combination is played in all tiles, then in turn with another: the one before it, the first and
-the last. Tiles are twice the stages of the largest ring, and 2, so that the phases wrap in any case.
+Only differences matter: with all counts of a ring moved on by d, its stages are rotated by d and the
+same waits pass. So if a play comes back to a state, and each role has only gone round one of its
+loops meanwhile, it does the same again until a loop ends: all such rounds are one leap. It is exact,
+where each loop shortened alone could set 80 fills against 79 waits: of 320,000 acts it leaves 44.
 """
 
 from __future__ import annotations
@@ -60,9 +52,10 @@ class Ring:
     stages: int
     consumers: tuple[str, ...]
 
-    def acts(self, end: str) -> tuple[Act, Act, Act]:
+    def acts(self, end: str) -> list[Act]:
         """In the order in which a stage sees them."""
-        return ("commit", self.name, ""), ("wait", self.name, end), ("release", self.name, end)
+        whose = (("acquire", ""), ("commit", ""), ("wait", end), ("release", end))
+        return [(do, self.name, who) for do, who in whose]
 
     def arrived(self, count: int, stage: int) -> int:
         """How many of a side's arrivals were at this stage."""
@@ -88,7 +81,7 @@ class Op:
 
     def times(self, values: Values) -> int:
         """How often it is done each time that the role comes to it."""
-        count = values[self.name] if self.name and self.count is None else self.count
+        count = values.get(self.name) if self.count is None else self.count
         return 1 if count is None else max(0, count)
 
 
@@ -102,9 +95,8 @@ class Role:
 
 @dataclass(frozen=True)
 class Trouble:
-    """What goes wrong, how it comes to that, and the places of the operations concerned. `unplayed`
-    is no fault of the kernel: a bound was reached, and what lies beyond is not known. Numbers in a
-    trace count from the start of the run: the 5th acquire of 4 stages needs the 1st release."""
+    """What goes wrong, how it comes to that, counted from the start of the run, and the places of the
+    operations concerned. `unplayed` is a bound that was reached: what lies beyond is not known."""
 
     kind: Literal["deadlock", "overwritten", "unfilled", "unbalanced", "unplayed"]
     message: str
@@ -124,13 +116,15 @@ def play(rings: Iterable[Ring], roles: Sequence[Role]) -> list[Trouble]:
 
 
 def _troubles(kernel: _Kernel) -> Iterator[tuple[str, Trouble]]:
-    """Every trouble, with its ring: first those that the numbers of a tile tell, without a play. A
-    case with one of these hangs in the end, so no deadlock is told of it."""
+    """Every trouble, with its ring. An unbalanced case hangs for that: no deadlock is told of it."""
     chosen, total = kernel.combinations()
     uneven = [list(kernel.imbalances(values)) for values in chosen]
     yield from itertools.chain.from_iterable(uneven)
+    # Tiles of one combination, then of two in turn.
+    cases: list[tuple[int, ...]] = [(n,) for n in range(len(chosen))]
+    cases += [(m, n) for n in range(1, len(chosen)) for m in sorted({0, n - 1})]
     left = MOST_ACTS
-    for case, lazy in itertools.product(_cases(len(chosen)), range(len(kernel.roles))):
+    for case, lazy in itertools.product(cases, range(len(kernel.roles))):
         game = _Game(kernel, [chosen[n] for n in case], left)
         hangs = game.run(lazy)
         yield from game.found.items()
@@ -145,10 +139,13 @@ def _troubles(kernel: _Kernel) -> Iterator[tuple[str, Trouble]]:
         yield "combinations", Trouble("unplayed", message)
 
 
-def _cases(count: int) -> list[tuple[int, ...]]:
-    """Which combinations the tiles have in turn: each alone, then two."""
-    pairs = [p for n in range(1, count) for p in ((n - 1, n), (0, n), (n - 1, count - 1))]
-    return [*((n,) for n in range(count)), *dict.fromkeys(pairs)]
+def _done(ops: Iterable[Op], values: Values) -> Counter[Act]:
+    """How often each act is done in all."""
+    done: Counter[Act] = Counter()
+    for op in ops:
+        for act, times in ((op.act, 1), *_done(op.body, values).items()):
+            done[act] += times * op.times(values)
+    return done
 
 
 def _walk(ops: Iterable[Op]) -> Iterator[Op]:
@@ -164,11 +161,12 @@ class _Kernel:
         self.roles = roles
         self.places: dict[Act, object] = {}
         self.owners: dict[tuple[str, str], str] = {}
-        for role, op in ((role, op) for role in roles for op in _walk(role.ops)):
-            self.places.setdefault(op.act, op.place)
-            self.owners[op.act[1:]] = role.name
-        ends = {ring: [(ring.name, end) for end in ("", *ring.consumers)] for ring in rings}
-        self.rings = {r.name: r for r, own in ends.items() if all(e in self.owners for e in own)}
+        for role in roles:
+            for op in _walk(role.ops):
+                self.places.setdefault(op.act, op.place)
+                self.owners[op.act[1:]] = role.name
+        ends = {r: {(r.name, end) for end in ("", *r.consumers)} for r in rings if r.consumers}
+        self.rings = {ring.name: ring for ring, own in ends.items() if own <= self.owners.keys()}
         self.ends = [(ring, end) for ring in self.rings.values() for end in ring.consumers]
 
     def who(self, ring: Ring, end: str) -> str:
@@ -176,31 +174,27 @@ class _Kernel:
         return f"'{end}' of {role}" if end else role
 
     def combinations(self) -> tuple[list[Values], int]:
-        """Values of all names together, the lowest first, and how many there are."""
+        """Values of all names in one tile, and how many there are: counts about those of stages."""
         numbers: dict[str, set[int]] = {}
-        for op in (op for role in self.roles for op in _walk(role.ops) if op.body):
+        for op in (op for role in self.roles for op in _walk(role.ops) if op.body and op.name):
             if op.do == "maybe":
                 numbers.setdefault(op.name, set()).update((False, True))
             elif op.count is None:
-                rings = {self.rings[o.ring] for o in _walk(op.body) if o.ring in self.rings}
-                counts = {n for r in rings for n in (r.stages - 1, r.stages, r.stages + 1)}
-                counts |= {0, 1} | {2 * ring.stages + 1 for ring in rings}
-                numbers.setdefault(op.name, set()).update(counts)
+                stages = {self.rings[o.ring].stages for o in _walk(op.body) if o.ring in self.rings}
+                counts = (n for s in stages for n in (s - 1, s, s + 1, 2 * s + 1))
+                numbers.setdefault(op.name, set()).update((0, 1), counts)
         choices = [sorted(own) for own in numbers.values()]
         total = math.prod(map(len, choices))
         rows: Iterable[Sequence[int]] = itertools.product(*choices)
         if total > MOST_COMBINATIONS:
             draw = random.Random(0)
-            drawn = ([draw.choice(own) for own in choices] for _ in range(MOST_COMBINATIONS - 1))
-            rows = [[own[0] for own in choices], *drawn]
+            rows = [[draw.choice(own) for own in choices] for _ in range(MOST_COMBINATIONS)]
         return [dict(zip(numbers, row, strict=True)) for row in rows], total
 
     def imbalances(self, values: Values) -> Iterator[tuple[str, Trouble]]:
-        done: Counter[Act] = Counter()
-        for role in self.roles:
-            _count(role.ops, values, 1, done)
+        done = _done((op for role in self.roles for op in role.ops), values)
         for ring, end in self.ends:
-            filled, waited, released = (done[act] for act in ring.acts(end))
+            _, filled, waited, released = (done[act] for act in ring.acts(end))
             if filled == waited <= released:
                 continue
             message = (
@@ -212,13 +206,6 @@ class _Kernel:
                 why = f"all {ring.stages} stages are held in the end, and none can be filled"
             places = tuple(self.places[act] for act in ring.acts(end) if act in self.places)
             yield ring.name, Trouble("unbalanced", message, (*_with([values]), why), places)
-
-
-def _count(ops: Iterable[Op], values: Values, times: int, done: Counter[Act]) -> None:
-    for op in ops:
-        own = times * op.times(values)
-        done[op.act] += own
-        _count(op.body, values, own, done)
 
 
 class _Step(NamedTuple):
@@ -270,8 +257,7 @@ class _Player:
         return False
 
     def repeats(self, then: Sequence[int]) -> int | None:
-        """How often the way from the rounds `then` fits into those left, if it was whole rounds of
-        one loop; None if it was no round. A loop within that one has come round to where it was."""
+        """How often the rounds since `then` fit in again: None if none, 0 if of several loops."""
         loops = zip(self.rounds, then, self.times, strict=True)
         gone = [(now - old, times - 1 - now) for now, old, times in loops if now != old]
         if len(gone) > 1:
@@ -280,7 +266,8 @@ class _Player:
 
 
 class _Game:
-    """All roles in one case: how often each act was done, and what first went wrong with a ring."""
+    """All roles in one case: how often each act was done, and what first went wrong with a ring. It
+    has so many tiles that phases wrap even if a tile takes one stage."""
 
     def __init__(self, kernel: _Kernel, case: Sequence[Values], most: int) -> None:
         self.kernel, self.case, self.most, self.done = kernel, case, most, 0
@@ -288,7 +275,7 @@ class _Game:
         self.players = [_Player(role, self, tiles) for role in kernel.roles]
         acts = [ring.acts(end) for ring, end in kernel.ends]
         self.counts = dict.fromkeys([*itertools.chain.from_iterable(acts), *kernel.places], 0)
-        self.compared = [(own[0], act) for own in acts for act in own[1:]]
+        self.compared = [(own[1], act) for own in acts for act in own[2:]]
         self.visits: dict[object, list[tuple[list[list[int]], dict[Act, int]]]] = {}
         self.found: dict[str, Trouble] = {}
 
@@ -318,19 +305,17 @@ class _Game:
         return True
 
     def passes(self, act: Act) -> bool:
-        """Whether the mbarrier that the act waits on, if it does, has completed a phase of the parity
-        that it waits for; a producer waits for the phase before the stage's present one."""
+        """Whether its mbarrier, if it waits on one, completed a phase of the parity waited for."""
         do, name, _ = act
         ring, filled = self.kernel.rings[name], self.counts["commit", name, ""]
+        turn, stage = divmod(self.counts[act] if do == "wait" else filled, ring.stages)
         if do == "wait":
-            turn, stage = divmod(self.counts[act], ring.stages)
             return ring.arrived(filled, stage) % 2 != turn % 2
-        if do == "acquire":
-            turn, stage = divmod(filled, ring.stages)
-            counts = [self.counts["release", name, end] for end in ring.consumers]
-            arrived = sum(ring.arrived(count, stage) for count in counts)
-            return arrived // len(counts) % 2 == turn % 2
-        return True
+        if do != "acquire":
+            return True
+        ends = ring.consumers
+        arrived = sum(ring.arrived(self.counts["release", name, end], stage) for end in ends)
+        return arrived // len(ends) % 2 == turn % 2
 
     def late(self, ring: Ring) -> list[str]:
         """The consumers that have not released what was in the stage that is filled next."""
@@ -359,18 +344,15 @@ class _Game:
             end = late[0]
         elif do != "release" or self.counts[step.act] < self.counts["wait", name, end]:
             return None
-        filled, waited, released = (self.counts[act] for act in ring.acts(end))
+        acquired, filled, waited, released = (self.counts[act] for act in ring.acts(end))
+        stage = f"stage {(released if do == 'release' else filled) % ring.stages} of '{name}'"
         who, role = self.kernel.who(ring, end), f"role '{player.role.name}'"
         done = f"{who} has done {waited} waits and {released} releases"
         if do == "release":
-            message = (
-                f"{who} releases stage {released % ring.stages} of '{name}' without a wait for it"
-            )
             trace = (*_with(self.case), f"at {self.nth(player, step)}, {done}")
+            message = f"{who} releases {stage} without a wait for it"
             return Trouble("unfilled", message, trace, (step.op.place,))
-        held = "still holds it" if waited > filled - ring.stages else "has not yet read it"
-        message = f"{role} fills stage {filled % ring.stages} of '{name}', and {who} {held}"
-        acquired = self.counts.get(("acquire", name, ""), 0)
+        message = f"{role} fills {stage}, which {who} has not released"
         own = f"{role} is at {self.nth(player, step)}, after {acquired} acquires"
         places = (step.op.place, self.kernel.places.get(("release", name, end)))
         return Trouble("overwritten", message, (*_with(self.case), own, done), places)
@@ -381,23 +363,22 @@ class _Game:
         lines, rings, opens = [], {}, {}
         for player, step in self.waiting():
             (do, name, _), role = step.act, player.role.name
-            ring, number = self.kernel.rings[name], self.counts[step.act]
-            what, how, ends = "for", f"fills it by its {_ordinal(number + 1)} commit", [""]
+            ring, number, ends = self.kernel.rings[name], self.counts[step.act], [""]
+            what, how = "for {}", f"fills it by its {_ordinal(number + 1)} commit"
             if do == "acquire":
-                number = self.counts["commit", name, ""]
+                number, ends = self.counts["commit", name, ""], self.late(ring)
                 how = f"frees it by its {_ordinal(number - ring.stages + 1)} release"
-                what, ends = "to fill again", self.late(ring)
-            what += f" stage {number % ring.stages} of '{name}' ({self.nth(player, step)})"
+                what = "to fill {} again"
+            what = what.format(f"stage {number % ring.stages} of '{name}'")
             openers = " and ".join(f"{self.kernel.who(ring, end)} {how}" for end in ends)
-            lines.append(f"role '{role}' waits {what}; {openers}")
+            lines.append(f"role '{role}' waits {what} ({self.nth(player, step)}); {openers}")
             rings[role], opens[role] = name, self.kernel.owners[name, ends[0]]
         circle = [next(iter(opens))]
         while (opener := opens.get(circle[-1], circle[0])) not in circle:
             circle.append(opener)
         names = [f"'{role}'" for role in circle[circle.index(opener) :]]
-        message = f"roles {', '.join(names[:-1])} and {names[-1]} wait for each other"
-        if len(names) == 1:
-            message = f"role {names[0]} waits for itself"
+        several = f"roles {', '.join(names[:-1])} and {names[-1]} wait for each other"
+        message = several if names[1:] else f"role {names[0]} waits for itself"
         places = tuple(step.op.place for _, step in self.waiting())
         return rings[opener], Trouble("deadlock", message, (*_with(self.case), *lines), places)
 
@@ -412,9 +393,7 @@ def _ordinal(number: int) -> str:
 
 
 def _with(case: Sequence[Values]) -> tuple[str, ...]:
-    """The named numbers of the tiles in turn; of a decision, no or yes."""
-    told = []
-    for name in case[0]:
-        own = [("no", "yes")[n] if isinstance(n, bool) else str(n) for n in (v[name] for v in case)]
-        told.append(f"'{name}' = {', '.join(dict.fromkeys(own))}")
-    return (f"with {' and '.join(told)}",) if told else ()
+    """The named numbers of the tiles in turn."""
+    texts = {name: dict.fromkeys(str(values[name]).lower() for values in case) for name in case[0]}
+    told = " and ".join(f"'{name}' = {', '.join(own)}" for name, own in texts.items())
+    return (f"with {told}",) if told else ()

@@ -104,6 +104,4 @@ def _operation(
     elif not operation.on:
         instance = view.kernel.instance(name)
         count = max(0, view.value(instance, operation.count)) if operation.count else None
-        yield play.Op(
-            operation.do, count=count, name=operation.name, body=body, place=place
-        )
+        yield play.Op(operation.do, count=count, name=operation.name, body=body, place=place)

@@ -72,7 +72,9 @@ def _part_filled(view: View, end: End, part: Part) -> Iterator[Diagnostic]:
             f"{of} has {wanted} bytes, its copies deliver {delivered}: {' and '.join(boxes)}",
             end.place,
             (*places, *view.causes(instance, *part.shape, *texts)),
-            notes=("a stage is announced with the bytes of its parts, and opens when they have come",),
+            notes=(
+                "a stage is announced with the bytes of its parts, and opens when they have come",
+            ),
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 from pipelink.abi import Claim, Entry, Operation, Port
 from pipelink.diagnostics import Diagnostic, Place
@@ -96,20 +97,23 @@ def computable(view: View) -> Iterator[Diagnostic]:
 
 
 def _layouts(view: View) -> Iterator[Diagnostic]:
-    for end in view.ports("register", "shared"):
-        instance, port = end.instance, end.port
-        asked: list[tuple[str, Callable[[], object]]] = []
-        if port.space == "register":
-            asked.append((f"the layout of port '{port.name}'", lambda end=end: view.fragment(end)))
-        for part in port.parts if port.space == "shared" else ():
-            if part.layout:
-                title = f"the layout of part '{part.name}' of port '{port.name}'"
-                asked.append((title, lambda i=instance, p=part: view.part_layout(i, p)))
-        for title, layout in asked:
-            try:
-                layout()
-            except ExpressionError as error:
-                yield Diagnostic("PL015", f"{title} of {who(instance)}: {error}", end.place)
+    for end in view.ports("register"):
+        title = f"the layout of port '{end.port.name}' of {who(end.instance)}"
+        yield from _computed(partial(view.fragment, end), title, end.place)
+    for end in view.ports("shared"):
+        for part in filter(lambda p: p.layout, end.port.parts):
+            title = (
+                f"the layout of part '{part.name}' of port '{end.port.name}' of {who(end.instance)}"
+            )
+            of = partial(view.part_layout, end.instance, part)
+            yield from _computed(of, title, end.place)
+
+
+def _computed(layout: Callable[[], object], title: str, place: Place) -> Iterator[Diagnostic]:
+    try:
+        layout()
+    except ExpressionError as error:
+        yield Diagnostic("PL015", f"{title}: {error}", place)
 
 
 def sizes(view: View) -> Iterator[Diagnostic]:

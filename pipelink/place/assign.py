@@ -170,9 +170,7 @@ def _too_many_registers(view: View, needs: list[RoleNeed]) -> Diagnostic:
 
 def _offer(needs: list[RoleNeed], name: str, fitting: int) -> str:
     """The registers of every role, with those of role `name` lowered to what fits."""
-    return " and ".join(
-        f"{fitting if n.name == name else n.registers} ({n.name})" for n in needs
-    )
+    return " and ".join(f"{fitting if n.name == name else n.registers} ({n.name})" for n in needs)
 
 
 def _above_launch(
@@ -341,7 +339,11 @@ def _no_barrier(
         return Diagnostic("PL032", message, place, taken[:6], notes=(note,))
     if other:
         owner, other_index, _ = claims[other]
-        ids = f"barrier {claim.fixed} is" if need.count == 1 else f"barriers from {claim.fixed} on are"
+        ids = (
+            f"barrier {claim.fixed} is"
+            if need.count == 1
+            else f"barriers from {claim.fixed} on are"
+        )
         return Diagnostic(
             "PL032",
             f"{ids} fixed by {who(owner)} and by {who(instance)}",

@@ -28,7 +28,7 @@ def place_barriers(
     for need in sorted(needs, key=lambda n: (n.fixed is None, -n.count, n.name)):
         starts = range(count) if need.fixed is None else (need.fixed,)
         spans = [range(start, start + need.count) for start in starts]
-        first = next((s for s in spans if 0 <= s.start and s.stop <= count and _free(s, taken)), None)
+        first = next((s for s in spans if _free(s, taken, count)), None)
         if first is None:
             spans = spans if need.fixed is not None else []
             failed[need.name] = next((taken[i] for s in spans for i in s if i in taken), "")
@@ -38,5 +38,5 @@ def place_barriers(
     return ids, failed
 
 
-def _free(span: range, taken: dict[int, str]) -> bool:
-    return not any(i in taken for i in span)
+def _free(span: range, taken: dict[int, str], count: int) -> bool:
+    return span.start >= 0 and span.stop <= count and not any(i in taken for i in span)
