@@ -57,6 +57,8 @@ def run() -> NoReturn:
 
 
 def _report(args: argparse.Namespace, found: Sequence[Diagnostic]) -> None:
+    if not found and getattr(args, "format", "text") == "text":
+        return
     from pipelink.report.emit import emit
     from pipelink.report.locate import locator
 

@@ -3,7 +3,7 @@
 import itertools
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from pipelink.check import play as playing
@@ -122,10 +122,14 @@ def test_one_stage_is_too_few_for_a_consumer_that_holds_one():
             "deadlock",
             "roles 'producer' and 'math' wait for each other",
             (
-                "role 'producer' waits to fill stage 0 of 'a' again (its 2nd acquire, in the 1st "
-                "tile); 'mma' of role 'math' frees it by its 1st release",
-                "role 'math' waits for stage 0 of 'a' (its 2nd wait, in the 1st tile); "
-                "role 'producer' fills it by its 2nd commit",
+                (
+                    "role 'producer' waits to fill stage 0 of 'a' again (its 2nd acquire, in the 1st "
+                    "tile); 'mma' of role 'math' frees it by its 1st release"
+                ),
+                (
+                    "role 'math' waits for stage 0 of 'a' (its 2nd wait, in the 1st tile); "
+                    "role 'producer' fills it by its 2nd commit"
+                ),
             ),
             ("acquire a", "wait a"),
         )
@@ -140,10 +144,14 @@ def test_two_rings_each_right_alone():
             "deadlock",
             "roles 'producer' and 'math' wait for each other",
             (
-                "role 'producer' waits to fill stage 0 of 'a' again (its 5th acquire, in the 1st "
-                "tile); 'mma' of role 'math' frees it by its 1st release",
-                "role 'math' waits for stage 0 of 'b' (its 1st wait, in the 1st tile); "
-                "role 'producer' fills it by its 1st commit",
+                (
+                    "role 'producer' waits to fill stage 0 of 'a' again (its 5th acquire, in the 1st "
+                    "tile); 'mma' of role 'math' frees it by its 1st release"
+                ),
+                (
+                    "role 'math' waits for stage 0 of 'b' (its 1st wait, in the 1st tile); "
+                    "role 'producer' fills it by its 1st commit"
+                ),
             ),
             ("acquire a", "wait b"),
         )
@@ -407,7 +415,8 @@ class Mbarrier:
 
 def unrolled(ops):
     for op in ops:
-        yield from itertools.chain(*op.count * [[*unrolled(op.body)]]) if op.body else [op]
+        for _ in range(op.count or 1):
+            yield from unrolled(op.body) if op.do == "repeat" else [op]
 
 
 def race(kernel, own, lazy):
@@ -462,10 +471,11 @@ def any_kernel():
 def test_a_play_ends_as_the_mbarriers_do(drawn):
     stages, ops, consumers = drawn
     kernel = ring("a", stages, *("mma", "sum")[:consumers])
-    own = roles(**dict(zip(("producer", "math", "sums"), ops[: consumers + 1], strict=False)))
-    # An end that plays nothing, or an imbalance, is not told by a race.
-    found = {trouble.kind for trouble in play([kernel], own)}
-    if not all(any(unrolled(role.ops)) for role in own):
-        return
+    own = roles(**dict(zip(("producer", "math", "sums")[: consumers + 1], ops, strict=False)))
+    assume(all(any(unrolled(role.ops)) for role in own))
     expected = {race(kernel, own, lazy) for lazy in range(len(own))} - {None}
-    assert found - {"unbalanced"} == expected - ({"deadlock"} if "unbalanced" in found else set())
+    found = {trouble.kind for trouble in play([kernel], own)}
+    # An unbalanced ring may hang, or be left with stages that nobody takes.
+    if "unbalanced" in found:
+        expected = expected - {"deadlock"} | {"unbalanced"}
+    assert found == expected
