@@ -276,6 +276,8 @@ def _check(args: argparse.Namespace) -> int:
             f"{plan.kernel}: {len(plan.instances)} instances, {plan.threads} threads, "
             f"{plan.shared_bytes} bytes of shared memory; everything agrees"
         )
+        for remark in plan.remarks:
+            print(f"  = note: {remark}")
     return 0
 
 

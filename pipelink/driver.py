@@ -18,6 +18,7 @@ from pipelink import contract, toolchain
 from pipelink.arch import ARCHES
 from pipelink.audit import Audited, audit, refused
 from pipelink.check import check
+from pipelink.check.protocol import remarks
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
 from pipelink.floating import FloatingPoint
 from pipelink.launch import FORMAT
@@ -103,7 +104,7 @@ def plan(kernel: Kernel) -> Plan:
     facts, listing = resolve(kernel)
     view = View(kernel, facts, listing)
     check(view)
-    return place(view, listing)
+    return place(view, listing, tuple(remarks(view)))
 
 
 def encode_plan(plan_: Plan) -> bytes:

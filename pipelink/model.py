@@ -215,3 +215,5 @@ class Plan(Record, frozen=True):
     channels: tuple[ChannelPlan, ...]
     parameters: tuple[Parameter, ...]
     arguments: tuple[Argument, ...]
+    # What no rule could tell, in words.
+    remarks: tuple[str, ...] = ()

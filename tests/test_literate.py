@@ -10,7 +10,8 @@ from pipelink.diagnostics import CODES
 from pipelink.explain import FOLDER
 
 CASES = Path(__file__).parent / "diagnostics"
-EXAMPLES = [*sorted(FOLDER.glob("*.md")), *sorted(CASES.glob("*.md"))]
+GUIDE = Path(__file__).parents[1] / "docs" / "contracts.md"
+EXAMPLES = [*sorted(FOLDER.glob("*.md")), *sorted(CASES.glob("*.md")), GUIDE]
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -85,7 +85,7 @@ def _problem(view: View, end: End, size: str, cover: Cover, owner: Instance, til
             return f"it has {size} elements, and the {cover.along}s of tiles follow {tiling.of}"
         if step != stride:
             return f"a tile reaches {step} elements, and the {cover.along}s of tiles are {stride} apart"
-        if not _clips(end, cover):
+        if step > 1 and not _clips(end, cover):
             return f"the last tile passes its end, as {size} is known at launch only; clip it"
         return ""
     have, tiles = view.value(end.instance, size), -(-view.value(owner, tiling.of) // stride)

@@ -54,18 +54,9 @@ def plays(view: View) -> Iterator[Diagnostic]:
 
 def pipelines(view: View) -> Iterator[Diagnostic]:
     """A deadlock, or a stage that is overwritten, in any of the runs that are played."""
-    rings = _rings(view)
-    if any(True for _ in plays(view)):
-        return
-    listed = [
-        play.Ring(name, view.value(producer.instance, producer.port.stages), (consumer.name,))
-        for name, producer, consumer in dict.fromkeys(rings.values())
-    ]
-    roles = [
-        play.Role(role.name, tuple(_role(view, role.steps, rings)))
-        for role in view.kernel.manifest.roles
-    ]
-    for trouble in play.play(listed, roles):
+    for trouble in _troubles(view):
+        if trouble.kind == "unplayed":
+            continue
         places = [p for p in trouble.places if isinstance(p, Place)]
         yield Diagnostic(
             "PL039",
@@ -74,6 +65,26 @@ def pipelines(view: View) -> Iterator[Diagnostic]:
             tuple(dict.fromkeys(places[1:])),
             notes=trouble.trace,
         )
+
+
+def remarks(view: View) -> Iterator[str]:
+    """What was not played: nothing is known to be wrong, and not all is known to be right."""
+    yield from (t.message for t in _troubles(view) if t.kind == "unplayed")
+
+
+def _troubles(view: View) -> list[play.Trouble]:
+    rings = _rings(view)
+    if any(True for _ in plays(view)):
+        return []
+    listed = [
+        play.Ring(name, view.value(producer.instance, producer.port.stages), (consumer.name,))
+        for name, producer, consumer in dict.fromkeys(rings.values())
+    ]
+    roles = [
+        play.Role(role.name, tuple(_role(view, role.steps, rings)))
+        for role in view.kernel.manifest.roles
+    ]
+    return play.play(listed, roles)
 
 
 def _role(

@@ -24,8 +24,8 @@ from pipelink.view import End, View
 ANY_EXTENT = (1, LARGEST_EXTENT)
 
 
-def place(view: View, facts: tuple[FactValue, ...]) -> Plan:
-    """The complete plan of a checked kernel."""
+def place(view: View, facts: tuple[FactValue, ...], remarks: tuple[str, ...] = ()) -> Plan:
+    """The complete plan of a checked kernel; `remarks` are what the check could not tell."""
     a = assign(view)
     manifest = view.kernel.manifest
     schedule_instance = view.kernel.instance(manifest.schedule[0])
@@ -49,6 +49,7 @@ def place(view: View, facts: tuple[FactValue, ...]) -> Plan:
         channels=tuple(_channels(view, a)),
         parameters=tuple(_parameters(view)),
         arguments=tuple(_arguments(view)),
+        remarks=remarks,
     )
 
 

@@ -13,9 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from pipelink.abi import Contract, Port
+from pipelink.abi import Claim, Contract, Fact, Operation, Part, Port
 from pipelink.driver import Product
 from pipelink.report.identity import summary
+from pipelink.resolve import shown
 from pipelink.sass import Comparison
 
 
@@ -68,6 +69,8 @@ def print_map(product: Product, identity: Comparison | None, out: TextIO | None 
     ):
         if table.row_count:
             console.print(table)
+    for remark in plan.remarks:
+        console.print(f"not played   {remark}")
     audited, components = product.audited, {i.component for i in plan.instances}
     console.print("fold gate    held: every binding is a constant in the cubin")
     console.print(f"fingerprints held: {len(components)} contracts are those of the device code")
@@ -110,7 +113,8 @@ def _memory(product: Product) -> Table:
 def _barriers(product: Product) -> Table:
     table = _table("Named barriers", "id", "threads", "barrier", "owner", "why")
     for b in product.plan.barriers:
-        table.add_row(str(b.id), str(b.threads), b.name, b.instance, b.reason)
+        ids = str(b.id) if b.count == 1 else f"{b.id}-{b.id + b.count - 1}"
+        table.add_row(ids, str(b.threads), b.name, b.instance, b.reason)
     return table
 
 
@@ -140,16 +144,11 @@ def _extents(product: Product) -> Table:
 
 
 def _facts(product: Product) -> Table:
-    table = _table("Facts", "fact", "value", "fixed by", "imported by")
-    facts = product.plan.facts
-    for f in facts:
-        if f.kind != "imports":
-            users = [
-                u.instance
-                for u in facts
-                if u.kind == "imports" and (u.provider, u.name) == (f.instance, f.name)
-            ]
-            table.add_row(f.name, str(f.value), f.instance, ", ".join(users) or "-")
+    table = _table("Facts", "fact", "value", "fixed by", "taken by")
+    for f in product.plan.facts:
+        if f.kind != "imports" or f.provider == f.instance:
+            by = f"{f.instance} (default)" if f.kind == "imports" else f.instance
+            table.add_row(f.name, shown(f.value), by, ", ".join(f.consumers) or "-")
     return table
 
 
@@ -163,35 +162,105 @@ def print_contract(contract: Contract, out: TextIO | None = None) -> None:
         f"CUDA {contract.toolchain[0]}.{contract.toolchain[1]}, floating point {contract.floating_point}"
     )
     console.print()
-    facts = _table("Facts", "fact", "kind", "value")
+    facts = _table("Facts", "fact", "kind", "type", "values")
     for f in contract.facts:
-        facts.add_row(f.name, f.kind, f.value or ", ".join(map(str, f.values)) or "-")
-    claims = _table("Claims", "claim", "kind", "amount")
+        facts.add_row(f.name, f.kind, _fact_type(f), escape(_fact_value(f)))
+    claims = _table("Claims", "claim", "kind", "amount", "terms")
     for c in contract.claims:
-        claims.add_row(c.name, c.kind, c.amount)
+        claims.add_row(c.name, c.kind, c.amount or "all of the role", _terms(c) or "-")
     ports = _table("Ports", "port", "space", "direction", "what")
     for p in contract.ports:
         ports.add_row(p.name, p.space, p.direction, escape(_port(p)))
-    entries = _table("Entries", "entry", "kind", "arguments")
+    entries = _table("Entries", "entry", "kind", "arguments", "plays, tiles")
     for e in contract.entries:
-        entries.add_row(e.name, e.kind, ", ".join(e.arguments))
+        tiles = ", ".join(f"{t.of} by {t.step}" for t in e.tiles)
+        entries.add_row(
+            e.name, e.kind, ", ".join(e.arguments), escape(played(e.plays) or tiles or "-")
+        )
     rules = _table("Requirements", "condition", "why")
     for r in contract.requires:
-        rules.add_row(r.condition, r.why)
-    for table in (facts, rules, claims, ports, entries):
+        rules.add_row(escape(r.condition), r.why)
+    said = _table("Promises and needs", "name", "side", "port", "why")
+    for s in contract.promises:
+        said.add_row(s.name, s.side, s.port, s.why)
+    types = _table("Shared types", "type", "size", "align", "fields")
+    for t in contract.types:
+        fields = ", ".join(f"{f.name} {f.size} at {f.offset}" for f in t.fields)
+        types.add_row(t.name, str(t.size), str(t.align), fields)
+    for table in (facts, rules, claims, ports, entries, said, types):
         if table.row_count:
             console.print(table)
 
 
+def _fact_type(fact: Fact) -> str:
+    return "-" if fact.kind == "derives" else fact.type
+
+
+def _fact_value(fact: Fact) -> str:
+    values = fact.value or ", ".join(map(shown, fact.values))
+    if fact.default is not None:
+        values = f"{values or 'any'}; {shown(fact.default)} if nobody provides it"
+    return values or ("any" if fact.kind == "imports" else "-")
+
+
+def _terms(claim: Claim) -> str:
+    """All of a claim beside its amount."""
+    terms = [f"aligned to {claim.align}"] if claim.kind == "shared" else []
+    terms += [f"{claim.count} of them"] if claim.count != "1" else []
+    terms += [f"from id {claim.fixed} on"] if claim.fixed is not None else []
+    arrives = claim.by.replace("_", " ") or claim.arrivals
+    terms += [f"arrivals: {arrives}"] if claim.kind == "mbarrier" else []
+    terms += [f"one a {claim.scope}"] if claim.scope != "role" else []
+    terms += [f"during {', '.join(claim.during)}"] if claim.during else []
+    return ", ".join(terms)
+
+
+def played(operations: tuple[Operation, ...]) -> str:
+    """What an entry does with rings, in a line: `k_steps x (acquire out, commit out)`."""
+    words = []
+    for o in operations:
+        if o.do == "repeat":
+            words.append(f"{o.count or o.name} x ({played(o.body)})")
+        elif o.do == "maybe":
+            words.append(f"{o.name}? ({played(o.body)})")
+        else:
+            words.append(f"{o.do} {o.on}")
+    return ", ".join(words)
+
+
 def _port(port: Port) -> str:
     """What goes through a port, in a line."""
+    sides = ", ".join(port.shape)
     if port.space == "register":
-        return f"{port.count} {port.element} a thread, {port.layout}"
+        tile = f"[{sides}] in all threads" if sides else f"{port.count} a thread"
+        return f"{port.element} {tile}, {port.layout}"
     if port.space == "shared":
-        parts = ", ".join(f"{q.name} {q.element} [{', '.join(q.shape)}]" for q in port.parts)
-        return f"ring of [{port.stages}]: {parts}; {port.arrivals} arrivals a stage"
-    box = f", boxes of [{', '.join(port.box)}]" if port.box else ""
-    return f"{port.element} [{', '.join(port.shape)}]{box}"
+        parts = ", ".join(_part(q) for q in port.parts)
+        who = port.by.replace("_", " ") or f"{port.arrivals} arrivals"
+        proxy = f", {port.proxy} proxy" if port.proxy else ""
+        return f"ring of [{port.stages}]: {parts}; by {who}{proxy}"
+    box = f", boxes of [{', '.join(port.box)}]{_swizzle(port.swizzle)}" if port.box else ""
+    covers = ", ".join(
+        f"{c.step} by {c.along}{', clipped' if c.clipped else ''}"
+        if c.along != "whole"
+        else f"{c.step} in all"
+        for c in port.covers
+    )
+    return f"{port.element} [{sides}]{box}" + (f"; a tile reaches {covers}" if covers else "")
+
+
+def _part(part: Part) -> str:
+    copies = " and ".join(f"{c.count} x {c.port}" for c in part.copies)
+    return (
+        f"{part.name} {part.element} [{', '.join(part.shape)}]{_swizzle(part.swizzle)}"
+        + (f" as {part.layout}" if part.layout else "")
+        + (f" from {copies}" if copies else "")
+        + (f", past the end {part.edge}" if part.edge else "")
+    )
+
+
+def _swizzle(bytes_: int) -> str:
+    return f" {bytes_}-byte swizzle" if bytes_ else ""
 
 
 # How a line of a rendered diagnostic looks, by how it begins; each group has a style.
