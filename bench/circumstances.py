@@ -1,4 +1,4 @@
-"""What a result file says of how it was measured. Needs torch and the standard library alone."""
+"""What a result file says of how it was measured. Needs the standard library, and torch for a GPU."""
 
 import datetime
 import os
@@ -9,24 +9,33 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import torch
-
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def circumstances() -> dict[str, Any]:
-    """Device, driver, commit, date, the command of this process, and versions."""
-    driver = output_of(
-        "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"
-    )
+def host() -> dict[str, Any]:
+    """Machine, commit, date, the command of this process."""
     script = Path(sys.argv[0]).resolve()
     return {
-        "device": torch.cuda.get_device_name(),
-        "driver": driver or "unknown",
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": shlex.join(["python3", str(script.relative_to(ROOT)), *sys.argv[1:]]),
         "python": platform.python_version(),
+    }
+
+
+def circumstances() -> dict[str, Any]:
+    """The same of a measurement on a GPU: with device, driver and versions."""
+    import torch
+
+    driver = output_of(
+        "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "-i", "0"
+    )
+    own = {key: value for key, value in host().items() if key != "machine"}
+    return {
+        "device": torch.cuda.get_device_name(),
+        "driver": driver or "unknown",
+        **own,
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
     }

@@ -8,8 +8,6 @@ and nvJitLink is the wall time less the time inside those two, measured in the s
 
 import argparse
 import json
-import os
-import platform
 import statistics
 import subprocess
 import sys
@@ -18,6 +16,10 @@ import time
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from bench.circumstances import host  # noqa: E402
+
 INNER = """
 import os, sys, time
 from pipelink import cli, toolchain
@@ -75,17 +77,7 @@ def main() -> int:
             }
         )
         print(rows[-1])
-    commit = subprocess.run(
-        ["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False, cwd=ROOT
-    ).stdout.strip()
-    result = {
-        "command": "python bench/link.py",
-        "commit": commit,
-        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
-        "python": platform.python_version(),
-        "rounds": args.rounds,
-        "kernels": rows,
-    }
+    result = {**host(), "rounds": args.rounds, "kernels": rows}
     args.output.parent.mkdir(parents=True, exist_ok=True)
     args.output.write_text(json.dumps(result, indent=1) + "\n")
     return 0

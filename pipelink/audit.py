@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from pipelink import abi, elf, machine
@@ -136,8 +136,14 @@ def _listing(numbers: tuple[int, ...]) -> str:
     return " and ".join(map(str, numbers)) or "of no role"
 
 
-def refused(plan: Plan, log: str) -> InputError:
-    """A refused link, in words: gates by name, then whatever else the linker said."""
+def defined_twice(log: str) -> list[tuple[str, str]]:
+    """(object, symbol) of each definition that the linker met a second time."""
+    return list(dict.fromkeys(_TWICE.findall(log)))
+
+
+def refused(plan: Plan, log: str, definers: Mapping[str, list[str]]) -> InputError:
+    """A refused link, in words: gates by name, then whatever else the linker said. `definers` are
+    the objects that define a symbol, for those that are defined twice."""
     owners = {i.component: i.owner for i in plan.instances}
     faults = []
     for symbol in dict.fromkeys(_UNDEFINED.findall(log)):
@@ -167,13 +173,15 @@ def refused(plan: Plan, log: str) -> InputError:
             )
         else:
             faults.append(Diagnostic("PL042", f"nobody defines '{symbol}'", _where(plan)))
-    for object_, symbol in dict.fromkeys(_TWICE.findall(log)):
+    for _, symbol in defined_twice(log):
+        objects = definers.get(symbol, [])
         faults.append(
             Diagnostic(
                 "PL042",
-                f"'{symbol}' is defined by {object_} and by another object of '{plan.kernel}'",
-                _where(plan),
-                help="give it internal linkage, or a namespace of its owner",
+                f"'{symbol}' is defined by {' and by '.join(objects)}",
+                FilePlace(objects[0]) if objects else _where(plan),
+                tuple(map(FilePlace, objects[1:])),
+                help="give it internal linkage (static, or an unnamed namespace), or a namespace of its owner",
             )
         )
     if not faults:

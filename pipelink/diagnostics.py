@@ -42,6 +42,8 @@ class Diagnostic:
     secondary: tuple[Where, ...] = ()
     notes: tuple[str, ...] = ()
     help: str = ""
+    # Nothing is wrong that is known, and not everything is known.
+    remark: bool = False
 
 
 CODES = {
@@ -53,6 +55,7 @@ CODES = {
     "PL006": "a manifest has an unknown key",
     "PL007": "the target is not known",
     "PL008": "the plan is not the objects' plan",
+    "PL009": "the compiler refuses a source",
     "PL010": "two objects define one component",
     "PL011": "an import that nobody provides",
     "PL012": "a fact with more than one provider",

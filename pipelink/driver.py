@@ -16,9 +16,8 @@ import msgspec
 
 from pipelink import contract, toolchain
 from pipelink.arch import ARCHES
-from pipelink.audit import Audited, audit, refused
+from pipelink.audit import Audited, audit, defined_twice, refused
 from pipelink.check import check
-from pipelink.check.protocol import remarks
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
 from pipelink.floating import FloatingPoint
 from pipelink.launch import FORMAT
@@ -103,8 +102,8 @@ def plan(kernel: Kernel) -> Plan:
     """resolve, check, place: all decisions, or all errors."""
     facts, listing = resolve(kernel)
     view = View(kernel, facts, listing)
-    check(view)
-    return place(view, listing, tuple(remarks(view)))
+    remarks = check(view)
+    return place(view, listing, remarks)
 
 
 def encode_plan(plan_: Plan) -> bytes:
@@ -174,8 +173,27 @@ def link(plan_: Plan, sources: Sources, glue: bytes, *, lineinfo: bool = False) 
         mode = FloatingPoint.parse(plan_.floating_point)
         linked = toolchain.link([*inputs, ("glue", glue)], plan_.target, mode, lineinfo=lineinfo)
     except toolchain.LinkFailed as error:
-        raise refused(plan_, error.log) from error
+        raise refused(plan_, error.log, _definers(plan_, inputs, error.log)) from error
     return Product(plan_, linked.cubin, audit(plan_, linked.cubin, linked.log))
+
+
+def _definers(plan_: Plan, inputs: list[tuple[str, bytes]], log: str) -> dict[str, list[str]]:
+    """The objects that define a symbol of which the link says that it is defined twice. nvJitLink
+    names one of them: the others are those that clash with it when the two are linked alone."""
+    found = {}
+    mode = FloatingPoint.parse(plan_.floating_point)
+    for named, symbol in defined_twice(log):
+        first = [row for row in inputs if row[0] == named]
+        found[symbol] = [named]
+        for other in inputs:
+            if other[0] == named:
+                continue
+            try:
+                toolchain.link([*first, other], plan_.target, mode)
+            except toolchain.LinkFailed as error:
+                if symbol in (s for _, s in defined_twice(error.log)):
+                    found[symbol].append(other[0])
+    return found
 
 
 def _too_new(component: Component) -> list[Diagnostic]:

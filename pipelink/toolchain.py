@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -111,10 +112,49 @@ def _nvcc(
             meanwhile()
         said, _ = run.communicate()
     if run.returncode:
-        notes = tuple(said.splitlines())
-        place = FilePlace(str(source))
-        raise InputError(Diagnostic("PL001", f"nvcc refuses {source}", place, notes=notes))
+        raise InputError(*_compiler_faults(said, source))
     return said
+
+
+_COMPILER_ERROR = re.compile(
+    r"^(.+?)\((\d+)\): (?:catastrophic |fatal )?error(?: #[\w-]+)?: (.*)$"
+)
+_ENTRY = re.compile(r"pipelink__(\w+?)__(\w+)")
+
+
+def _compiler_faults(said: str, source: Path) -> list[Diagnostic]:
+    """nvcc's errors, each at its line with what nvcc says below it."""
+    found: list[tuple[str, str, list[str]]] = []
+    for line in said.splitlines():
+        match = _COMPILER_ERROR.match(line)
+        if match:
+            found.append((f"{match[1]}:{match[2]}", match[3], []))
+        elif found and line.strip() and "detected in the compilation of" not in line:
+            found[-1][2].append(line.rstrip())
+    if not found:
+        notes = tuple(filter(str.strip, said.splitlines()))
+        place = FilePlace(str(source))
+        return [Diagnostic("PL009", f"nvcc refuses {source}", place, notes=notes)]
+    return [_compiler_fault(*row) for row in found]
+
+
+def _compiler_fault(where: str, what: str, below: list[str]) -> Diagnostic:
+    entry = _ENTRY.search(what)
+    if entry and '"C" linkage' in what:
+        message = f"entry '{entry[2]}' of {entry[1]} is defined with other arguments than its contract lists"
+        help_ = "take `self`, then what the item lists, in that order; or change the item"
+        return Diagnostic("PL009", message, FilePlace(where), notes=(f"nvcc: {what}",), help=help_)
+    return Diagnostic("PL009", f"nvcc: {what}", FilePlace(where), notes=_below(below))
+
+
+def _below(lines: Sequence[str]) -> tuple[str, ...]:
+    """What nvcc says below an error, without its own picture of lines: a line and a caret."""
+    kept = [
+        line
+        for line, below in zip(lines, [*lines[1:], ""], strict=True)
+        if line.strip() != "^" and below.strip() != "^"
+    ]
+    return ("\n".join(kept),) if kept else ()
 
 
 @dataclass(frozen=True)

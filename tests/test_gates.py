@@ -257,3 +257,19 @@ def test_the_metadata_says_what_was_linked(folder):
     assert [(r.name, r.offset, r.bytes) for r in plan.regions] == [("r.staging", 0, 512)]
     assert [(m.name, m.offset, m.arrivals) for m in plan.mbarriers] == [("r.read", 512, 128)]
     assert [(b.name, b.id, b.threads) for b in plan.barriers] == [("written", 1, 128)]
+
+
+def test_a_function_that_two_owners_define_is_refused_with_both_objects(folder, capsys):
+    helper = '__device__ __noinline__ float helper(float x) { return x; }\n'
+    include = "#include <pipelink/component.cuh>\n"
+    names = ("writer", "reader")
+    for name in names:
+        text = (KERNELS / f"{name}.cu").read_text()
+        Path(f"{name}.cu").write_text(text.replace(include, include + helper))
+        shutil.copy(KERNELS / "route.cuh", "route.cuh")
+        assert main(["compile", f"{name}.cu", "-o", f"{name}.o", "--arch", "sm_90a"]) == 0
+    text = (KERNELS / "hand_over.kernel.toml").read_text()
+    Path("k.kernel.toml").write_text(text.replace("tests/kernels/", ""))
+    said = refusal(capsys)
+    assert said.startswith("error[PL042]: '_Z6helperf' is defined by ")
+    assert sorted(re.findall(r"(\w+)\.o", said.splitlines()[0])) == ["reader", "writer"]

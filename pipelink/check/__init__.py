@@ -56,8 +56,10 @@ RULES: tuple[Rule, ...] = (
 )
 
 
-def check(view: View) -> None:
-    """Every rule; all that they find is reported together."""
+def check(view: View) -> tuple[str, ...]:
+    """Every rule; all that they find is reported together. Returns what no rule could tell."""
     for rule in FIRST:
         checkpoint(list(rule(view)))
-    checkpoint([fault for rule in RULES for fault in rule(view)])
+    found = [fault for rule in RULES for fault in rule(view)]
+    checkpoint([fault for fault in found if not fault.remark])
+    return tuple(fault.message for fault in found)

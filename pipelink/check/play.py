@@ -13,9 +13,11 @@ as in PTX. So a play counts how often each act was done, and keeps nothing else 
 
 A wait that may pass stays so until the protocol is broken: a deadlock comes in every order of the
 roles or in none. A race does not: a commit without an acquire overwrites a stage only if the consumer
-is late. One play for each role finds every race: this role does an act only when all others wait, so
-what is not made to come after the act comes before it. No wait passes before its stage is filled, as
-the one a round earlier saw all phases before: a stage is used unfilled if released without a wait.
+is late. If every role acquires before each commit and waits before each release, there is no race in
+any order; if not, one play for each role finds every race: this role does an act only when all others
+wait, so what is not made to come after the act comes before it. No wait passes before its stage is
+filled, as the one a round earlier saw all phases before: a stage is used unfilled if released without
+a wait.
 
 Only differences matter: with all counts of a ring moved on by d, its stages are rotated by d and the
 same waits pass. So if a play comes back to a state, and each role has only gone round one of its
@@ -124,13 +126,16 @@ def _troubles(kernel: _Kernel) -> Iterator[tuple[str, Trouble]]:
     cases: list[tuple[int, ...]] = [(n,) for n in range(len(chosen))]
     cases += [(m, n) for n in range(1, len(chosen)) for m in sorted({0, n - 1})]
     left = MOST_ACTS
-    for case, lazy in itertools.product(cases, range(len(kernel.roles))):
-        game = _Game(kernel, [chosen[n] for n in case], left)
-        hangs = game.run(lazy)
-        yield from game.found.items()
-        if hangs and not game.found and not any(uneven[n] for n in case):
-            yield game.deadlock()
-        left -= game.done
+    for case in cases:
+        for lazy in range(len(kernel.roles)):
+            game = _Game(kernel, [chosen[n] for n in case], left)
+            hangs = game.run(lazy)
+            yield from game.found.items()
+            if hangs and not game.found and not any(uneven[n] for n in case):
+                yield game.deadlock()
+            left -= game.done
+            if game.orderly or left <= 0:
+                break
         if left <= 0:
             yield "acts", Trouble("unplayed", f"the play was broken off after {MOST_ACTS} acts")
             break
@@ -278,6 +283,9 @@ class _Game:
         self.compared = [(own[1], act) for own in acts for act in own[2:]]
         self.visits: dict[object, list[tuple[list[list[int]], dict[Act, int]]]] = {}
         self.found: dict[str, Trouble] = {}
+        # Every commit so far was after an acquire of its own, and every release after a wait. What a
+        # role does is the same in every order of the roles: then there is no race in any.
+        self.orderly, self.acquired = True, dict.fromkeys(kernel.rings, False)
 
     def waiting(self) -> list[tuple[_Player, _Step]]:
         return [(p, p.steps[p.at]) for p in self.players if p.at < len(p.steps)]
@@ -298,11 +306,22 @@ class _Game:
         if step.act[1] not in self.found and (trouble := self.wrong(player, step)):
             self.found[step.act[1]] = trouble
             self.most = min(self.most, self.done + ACTS_AFTER_TROUBLE)
+        self.keep_order(step.act)
         self.counts[step.act] += 1
         self.done += 1
         if player.go_on():
             self.leap()
         return True
+
+    def keep_order(self, act: Act) -> None:
+        do, name, end = act
+        if do == "acquire":
+            self.acquired[name] = True
+        elif do == "commit":
+            self.orderly &= self.acquired[name]
+            self.acquired[name] = False
+        elif do == "release":
+            self.orderly &= self.counts[act] < self.counts["wait", name, end]
 
     def passes(self, act: Act) -> bool:
         """Whether its mbarrier, if it waits on one, completed a phase of the parity waited for."""

@@ -55,8 +55,6 @@ def plays(view: View) -> Iterator[Diagnostic]:
 def pipelines(view: View) -> Iterator[Diagnostic]:
     """A deadlock, or a stage that is overwritten, in any of the runs that are played."""
     for trouble in _troubles(view):
-        if trouble.kind == "unplayed":
-            continue
         places = [p for p in trouble.places if isinstance(p, Place)]
         yield Diagnostic(
             "PL039",
@@ -64,12 +62,8 @@ def pipelines(view: View) -> Iterator[Diagnostic]:
             places[0] if places else FilePlace(view.kernel.manifest.path, "roles"),
             tuple(dict.fromkeys(places[1:])),
             notes=trouble.trace,
+            remark=trouble.kind == "unplayed",
         )
-
-
-def remarks(view: View) -> Iterator[str]:
-    """What was not played: nothing is known to be wrong, and not all is known to be right."""
-    yield from (t.message for t in _troubles(view) if t.kind == "unplayed")
 
 
 def _troubles(view: View) -> list[play.Trouble]:

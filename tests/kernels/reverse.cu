@@ -7,13 +7,14 @@ using namespace pl::literals;
 
 constexpr auto tile_size = pl::provides<"tile_size", 128>();
 constexpr auto n = pl::extent<"n">();
-constexpr auto x = pl::array_in<"x", float>(pl::shape(n));
-constexpr auto y = pl::array_out<"y", float>(pl::shape(n));
+constexpr auto x = pl::array_in<"x", float>(pl::shape(n)).covers(pl::by_row(tile_size).clipped());
+constexpr auto y = pl::array_out<"y", float>(pl::shape(n)).covers(pl::by_row(tile_size).clipped());
 constexpr auto staging = pl::claims_shared<"staging", 256>(tile_size * 4_n);
 constexpr auto written = pl::claims_barrier<"written">(tile_size);
-constexpr auto read = pl::claims_mbarriers<"read">(1_n, tile_size);
+constexpr auto read = pl::claims_mbarriers<"read">(1_n, pl::each_thread);
 constexpr auto run = pl::entry<"run">()(pl::tile, x, y, n);
-constexpr auto schedule = pl::schedule<"schedule">()(n);
+constexpr auto schedule =
+    pl::schedule<"schedule">()(n).tiles(pl::steps_over(n, tile_size), pl::steps_over(1_n, 1_n));
 
 constexpr auto contract = pl::contract<"reverse", "test-team", "1.0.0">(
     tile_size, n, staging, written, read, pl::claims_warps(4_n), x, y, run, schedule);

@@ -1,0 +1,461 @@
+"""Hostile objects: damaged files and contracts through the reader, and what it takes through all passes.
+
+    python bench/fuzz.py [--seed N] [--scale F] [--jobs N] [--only KIND] [--one KIND:NUMBER]
+
+An input is an object in the place of a good one of a kernel. It must end in a plan that holds or in
+diagnostics: with no other exception, in 1 s of processor time and 256 MiB of the whole process. What
+does not is saved under build/fuzz, shrunk, and makes the exit code 1. An input follows from seed, kind
+and number alone: hostile.py and wide.py make them. They run in worker processes, a batch in each.
+"""
+
+import argparse
+import collections
+import datetime
+import json
+import multiprocessing
+import os
+import platform
+import random
+import resource
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Iterator
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.append(str(ROOT / "bench"))
+
+import hostile  # noqa: E402
+import wide  # noqa: E402
+from hostile import CONTRACT, Case, note, object_  # noqa: E402
+
+from pipelink import contract, driver, expression  # noqa: E402
+from pipelink.diagnostics import Diagnostic, InputError  # noqa: E402
+from pipelink.model import Plan  # noqa: E402
+from pipelink.report.diagnostics import as_json, as_text  # noqa: E402
+from pipelink.report.locate import locator  # noqa: E402
+
+MOST_SECONDS = 1.0
+MOST_KIB = 256 << 10
+SPARE_ADDRESSES = 512 << 20  # more than is allowed, so that what is too much is seen as that
+SILENT_S = 20.0  # a worker that says nothing for so long hangs where no signal reaches it
+BATCH = 250
+SHRINK_S = 30.0
+COUNTS = {"contract": 60_000, "places": 2_000, "wide": 4_200, "object": 33_800, "random": 10_000}
+SAVED = ROOT / "build" / "fuzz"
+
+
+class TimeUp(BaseException):
+    """The processor time of an input is over; no pass catches it."""
+
+
+class Unsound(Exception):
+    """A plan or a text that can't be."""
+
+
+class Verdict(NamedTuple):
+    """What came of an input. `stage` is "read" if the reader refused it, "passes" if a later one did,
+    "plan" if there is one, else what went wrong; `what` is a code, or the exception and its place."""
+
+    kind: str
+    name: str
+    number: int
+    stage: str
+    what: str
+    read_s: float = 0.0
+    all_s: float = 0.0
+    peak_kib: int = 0
+    trace: str = ""
+
+    @property
+    def wrong(self) -> bool:
+        return self.stage not in ("read", "passes", "plan")
+
+
+def make(seed: int, kind: str, number: int) -> Case:
+    """The input of a number."""
+    rng = random.Random(f"{seed} {kind} {number}")
+    if kind == "object":
+        return hostile.object_case(rng, number, KERNELS)
+    makers = {"contract": hostile.contract_case, "places": hostile.places_case}
+    return (makers | {"wide": wide.wide_case, "random": hostile.random_case})[kind](rng, number)
+
+
+KERNELS = hostile.kernels()
+
+
+def lay(folder: Path) -> None:
+    """The kernels, each in a folder of its own."""
+    for name, kernel in KERNELS.items():
+        for path, data in kernel.objects.items():
+            (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name / path).write_bytes(data)
+        (folder / name / "k.kernel.toml").write_bytes(kernel.manifest)
+
+
+class Clock:
+    """Processor time, and the highest memory since its start."""
+
+    def __init__(self) -> None:
+        self.read_s = 0.0
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+        signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+        self.begin = time.process_time()
+
+    def now(self) -> float:
+        return time.process_time() - self.begin
+
+    def stop(self) -> tuple[float, float, int]:
+        seconds = self.now()
+        signal.setitimer(signal.ITIMER_PROF, 0)
+        lines = Path("/proc/self/status").read_text().splitlines()
+        peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+        return self.read_s or seconds, seconds, peak
+
+
+def run(folder: Path, case: Case, clock: Clock) -> tuple[str, str]:
+    """(stage, code) of an input that behaves; any exception but InputError is one that it lets out."""
+    objects = folder / case.kernel
+    manifest, stage = objects / "k.kernel.toml", "read"
+    try:
+        for name in case.objects:
+            contract.read_object(objects / name)
+        clock.read_s, stage = clock.now(), "passes"
+        plan = driver.plan(driver.read(manifest, driver.Sources(objects)))
+        sound(plan, driver.encode_plan(plan), driver.render_glue(plan), folder)
+    except InputError as error:
+        told(list(error.diagnostics), manifest, objects)
+        return stage, error.diagnostics[0].code
+    return "plan", ""
+
+
+def told(found: list[Diagnostic], manifest: Path, objects: Path) -> None:
+    """Diagnostics can be shown, and steer no terminal."""
+    locate = locator(manifest, objects)
+    text = as_text(found, locate)
+    if not text or any(not (c.isprintable() or c == "\n") for c in text):
+        raise Unsound("a diagnostic that can't be shown")
+    json.loads(as_json(found, locate))
+
+
+def sound(plan: Plan, encoded: bytes, glue: str, folder: Path) -> None:
+    """A plan is read as it was written, its regions are disjoint, and the glue has no line of an
+    object's own."""
+    (folder / "plan.json").write_bytes(encoded)
+    try:
+        if driver.read_plan(folder / "plan.json") != plan:
+            raise Unsound("a plan that is read as another one")
+    except InputError as error:
+        raise Unsound("a plan that is not read") from error
+    spans = [(r.offset, r.offset + r.bytes) for r in plan.regions if r.bytes]
+    spans += [(m.offset, m.offset + 8 * m.count) for m in plan.mbarriers]
+    spans = [(0, 0), *sorted(spans), (plan.shared_bytes, 0)]
+    if any(spans[n][1] > spans[n + 1][0] for n in range(len(spans) - 1)):
+        raise Unsound("regions that overlap")
+    taken = [b.id + n for b in plan.barriers for n in range(b.count)]
+    if len(set(taken)) != len(taken) or not set(taken) <= set(range(1, 16)):
+        raise Unsound("barriers that overlap")
+    if any(line.lstrip().startswith("#error") or line.endswith("\\") for line in glue.splitlines()):
+        raise Unsound("glue with a line of an object's")
+
+
+def judge(folder: Path, case: Case, kind: str, number: int) -> Verdict:
+    """Runs an input. The good objects are back in their places afterwards."""
+    for name, data in case.objects.items():
+        (folder / case.kernel / name).write_bytes(data)
+    expression._names.cache_clear()
+    expression._parse.cache_clear()
+    clock, trace = Clock(), ""
+    try:
+        stage, what = run(folder, case, clock)
+    except (Exception, TimeUp) as error:
+        trace = "".join(traceback.format_exception(error)[-40:])
+        stage = "slow" if isinstance(error, TimeUp) else "exception"
+        what = place(error) if stage == "exception" else ""
+    read_s, all_s, peak = clock.stop()
+    if peak > MOST_KIB:
+        stage, what = "memory", ""
+    for name in case.objects:
+        (folder / case.kernel / name).write_bytes(KERNELS[case.kernel].objects[name])
+    return Verdict(kind, case.name, number, stage, what, read_s, all_s, peak, trace)
+
+
+def place(error: BaseException) -> str:
+    """The exception and the innermost function of PipeLink in it."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/pipelink/" in f.filename]
+    where = f" in {Path(frames[-1].filename).name}, {frames[-1].name}" if frames else f": {error}"
+    return type(error).__name__ + where
+
+
+def ready() -> None:
+    """The limits of a worker. The first input pays for no import."""
+
+    def up(*_: object) -> None:
+        raise TimeUp
+
+    signal.signal(signal.SIGPROF, up)
+    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (size + SPARE_ADDRESSES,) * 2)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def scratch() -> tempfile.TemporaryDirectory[str]:
+    return tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+
+
+def work(pipe: Connection, folder: str, seed: int, kind: str, numbers: range) -> None:
+    """A worker: a batch of inputs, each verdict at once. One that took too much memory ends it."""
+    ready()
+    lay(Path(folder))
+    for number in numbers:
+        verdict = judge(Path(folder), make(seed, kind, number), kind, number)
+        pipe.send(verdict)
+        if verdict.stage == "memory":
+            return
+
+
+class Worker:
+    """A process with its batch."""
+
+    def __init__(self, seed: int, kind: str, numbers: range) -> None:
+        self.kind, self.left, self.heard = kind, numbers, time.monotonic()
+        self.folder = scratch()
+        self.pipe, theirs = multiprocessing.Pipe(duplex=False)
+        arguments = (theirs, self.folder.name, seed, kind, numbers)
+        self.process = multiprocessing.get_context("fork").Process(target=work, args=arguments)
+        self.process.start()
+        theirs.close()
+
+    def hear(self) -> Verdict | None:
+        """The next verdict; None if there will be none."""
+        try:
+            verdict: Verdict = self.pipe.recv()
+        except (EOFError, OSError):
+            return None
+        self.left, self.heard = self.left[1:], time.monotonic()
+        return verdict
+
+    def end(self) -> Verdict | None:
+        """Ends the process; the verdict if it had not finished."""
+        silent = self.process.is_alive() and time.monotonic() - self.heard > SILENT_S
+        if silent:
+            self.process.kill()
+        self.process.join()
+        self.folder.cleanup()
+        if not silent and self.process.exitcode == 0:
+            return None
+        what = "" if silent else f"exit code {self.process.exitcode}"
+        stage, number = "hang" if silent else "crash", self.left[0] if self.left else -1
+        self.left = self.left[1:]
+        return Verdict(self.kind, self.kind, number, stage, what)
+
+
+def campaign(seed: int, counts: dict[str, int], jobs: int) -> Iterator[Verdict]:
+    """Every verdict, as they come."""
+    batches = collections.deque(
+        (kind, range(at, min(at + BATCH, n))) for kind, n in counts.items() for at in range(0, n, BATCH)
+    )
+    workers: dict[Connection, Worker] = {}
+    while batches or workers:
+        while batches and len(workers) < jobs:
+            worker = Worker(seed, *batches.popleft())
+            workers[worker.pipe] = worker
+        heard = wait(list(workers), 1.0)
+        for pipe, worker in list(workers.items()):
+            verdict = worker.hear() if pipe in heard else None
+            if verdict is None and (pipe in heard or time.monotonic() - worker.heard > SILENT_S):
+                del workers[pipe]
+                verdict = worker.end()
+                if worker.left:
+                    batches.appendleft((worker.kind, worker.left))
+            if verdict is not None:
+                yield verdict
+
+
+class Tally:
+    """What the table and the result file say."""
+
+    def __init__(self) -> None:
+        self.outcomes: dict[str, collections.Counter[str]] = {}
+        self.read: list[Verdict] = []
+        self.slowest: list[Verdict] = []
+        self.peak: Verdict | None = None
+        self.wrong: dict[tuple[str, str], list[Verdict]] = {}
+
+    def add(self, verdict: Verdict) -> None:
+        what = verdict.stage if verdict.wrong or verdict.stage == "plan" else f"{verdict.stage} {verdict.what}"
+        self.outcomes.setdefault(verdict.kind, collections.Counter())[what] += 1
+        self.read = sorted([*self.read, verdict], key=lambda v: -v.read_s)[:10]
+        self.slowest = sorted([*self.slowest, verdict], key=lambda v: -v.all_s)[:10]
+        self.peak = max(self.peak or verdict, verdict, key=lambda v: v.peak_kib)
+        if verdict.wrong:
+            self.wrong.setdefault((verdict.stage, verdict.what or verdict.name), []).append(verdict)
+
+    def kinds(self) -> dict[str, dict[str, Any]]:
+        """Of each kind: how many, how many the reader took, how many have a plan, refusals by code."""
+        rows = {}
+        for kind, found in self.outcomes.items():
+            read = {w[5:]: n for w, n in sorted(found.items()) if w.startswith("read ")}
+            passes = {w[7:]: n for w, n in sorted(found.items()) if w.startswith("passes ")}
+            wrong = sum(v.kind == kind for own in self.wrong.values() for v in own)
+            rows[kind] = {
+                "inputs": sum(found.values()),
+                "refused_by_reader": read,
+                "refused_by_passes": passes,
+                "planned": found["plan"],
+                "wrong": wrong,
+            }
+        return rows
+
+
+def smaller(data: bytes) -> Iterator[bytes]:
+    """The text of a JSON value without some of its items, or bytes without some of them."""
+    try:
+        tree = json.loads(data)
+    except (ValueError, RecursionError):
+        tree = None
+    if not isinstance(tree, dict):
+        size = len(data) // 2
+        while size:
+            yield from (data[:at] + data[at + size :] for at in range(0, len(data), size))
+            size //= 2
+        return
+    boxes = [tree, *(box[key] for box, key, _ in hostile.nodes(tree) if isinstance(box[key], list | dict))]
+    for box in boxes:
+        size = max(1, len(box) // 2)
+        while size and box:
+            for at in range(0, len(box), size):
+                kept = list(box.items()) if isinstance(box, dict) else list(box)
+                put(box, kept[:at] + kept[at + size :])
+                yield json.dumps(tree).encode()
+                put(box, kept)
+            size //= 2
+
+
+def put(box: Any, items: list[Any]) -> None:
+    box.clear()
+    box.update(items) if isinstance(box, dict) else box.extend(items)
+
+
+def shrink(folder: str, case: Case, verdict: Verdict, target: Path) -> None:
+    """Leaves out what it can while the input does the same wrong; the best so far is in `target`."""
+    ready()
+    lay(Path(folder))
+    name, whole = next(iter(case.objects.items()))
+    best = case.texts[name] if case.texts else whole
+    going = True
+    while going:
+        going = False
+        for text in smaller(best):
+            data = object_(note(CONTRACT, text)) if case.texts else text
+            tried = judge(Path(folder), case._replace(objects={name: data}), verdict.kind, 0)
+            if len(text) < len(best) and (tried.stage, tried.what) == (verdict.stage, verdict.what):
+                best, going = text, True
+                target.write_bytes(data)
+                break
+
+
+def save(seed: int, verdict: Verdict) -> str:
+    """Writes the input, a shrunk one beside it, and the traceback."""
+    case = make(seed, verdict.kind, verdict.number)
+    stem = SAVED / f"{verdict.stage}-{verdict.name}-{verdict.number}"
+    SAVED.mkdir(parents=True, exist_ok=True)
+    for name, data in case.objects.items():
+        Path(f"{stem}.{name}").write_bytes(data)
+    Path(f"{stem}.txt").write_text(f"{verdict._replace(trace='')}\n{case.kernel}\n{verdict.trace}")
+    if verdict.stage in ("exception", "slow") and len(case.objects) == 1:
+        with scratch() as folder:
+            arguments = (folder, case, verdict, Path(f"{stem}.small.o"))
+            process = multiprocessing.get_context("fork").Process(target=shrink, args=arguments)
+            process.start()
+            process.join(SHRINK_S)
+            process.kill()
+            process.join()
+    return str(stem.relative_to(ROOT))
+
+
+def said(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "input": f"{verdict.kind}:{verdict.number}",
+        "name": verdict.name,
+        "read_s": round(verdict.read_s, 4),
+        "all_s": round(verdict.all_s, 4),
+        "peak_mib": round(verdict.peak_kib / 1024, 1),
+    }
+
+
+def circumstances(seed: int) -> dict[str, Any]:
+    def git(*arguments: str) -> str:
+        run_ = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
+        return run_.stdout.strip()
+
+    changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
+    return {
+        "command": shlex.join(["python", "bench/fuzz.py", *sys.argv[1:]]),
+        "commit": git("rev-parse", "HEAD") + (" with changes" if changes else ""),
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "machine": f"{platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "seed": seed,
+        "limits": {"processor_s": MOST_SECONDS, "peak_mib": MOST_KIB // 1024},
+    }
+
+
+def table(tally: Tally) -> None:
+    print(f"{'kind':10} {'inputs':>8} {'reader':>8} {'passes':>8} {'planned':>8} {'wrong':>6}")
+    for kind, row in tally.kinds().items():
+        refused = [sum(row[key].values()) for key in ("refused_by_reader", "refused_by_passes")]
+        print(f"{kind:10} {row['inputs']:8} {refused[0]:8} {refused[1]:8} {row['planned']:8} {row['wrong']:6}")
+    for title, verdict in (("reader", tally.read[0]), ("all", tally.slowest[0]), ("peak", tally.peak)):
+        print(f"{title}: {said(verdict)}" if verdict else "")
+    for (stage, what), found in sorted(tally.wrong.items()):
+        print(f"wrong: {stage} {what}: {len(found)} times, first {found[0].kind}:{found[0].number}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--scale", type=float, default=1.0, help="of the number of inputs")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", choices=list(COUNTS))
+    parser.add_argument("--one", help="KIND:NUMBER of an input to run here")
+    parser.add_argument("--output", type=Path, default=ROOT / "bench/results/fuzz.json")
+    args = parser.parse_args()
+    if args.one:
+        kind, _, number = args.one.partition(":")
+        ready()
+        with scratch() as folder:
+            lay(Path(folder))
+            verdict = judge(Path(folder), make(args.seed, kind, int(number)), kind, int(number))
+        print(verdict._replace(trace=""), verdict.trace, sep="\n")
+        return int(verdict.wrong)
+    begin, tally = time.monotonic(), Tally()
+    counts = {k: round(n * args.scale) for k, n in COUNTS.items() if args.only in (None, k)}
+    for verdict in campaign(args.seed, counts, args.jobs):
+        tally.add(verdict)
+    table(tally)
+    result = circumstances(args.seed) | {
+        "wall_s": round(time.monotonic() - begin),
+        "kinds": tally.kinds(),
+        "slowest_in_reader": [said(v) for v in tally.read],
+        "slowest": [said(v) for v in tally.slowest],
+        "peak": said(tally.peak) if tally.peak else None,
+        "wrong": [
+            {"what": " ".join(key), "times": len(found), "saved": save(args.seed, found[0])}
+            for key, found in sorted(tally.wrong.items())
+        ],
+    }
+    args.output.write_text(json.dumps(result, indent=1) + "\n")
+    return int(bool(tally.wrong))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
