@@ -107,7 +107,8 @@ class Clock:
         self.read_s = 0.0
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
-        signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
+        # Again and again: in a finalizer the first would be lost.
+        signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS, 0.05)
         self.begin = time.process_time()
 
     def now(self) -> float:

@@ -61,41 +61,42 @@ class Pairs(list[tuple[str, Any]]):
 
 # --- good kernels
 
-EXTRA: dict[str, tuple[Any, ...]] = {
-    "facts": (
-        Fact("routes", "agrees", (8,)),
-        Fact("fast", "provides", (True,), type="bool"),
-        Fact("mode", "chooses", ("relu", "silu"), type="text"),
-        Fact("kind", "provides", ("bf16",), type="element"),
-        Fact("order", "provides", ("((8,4),2):((1,16),8)",), type="layout"),
-        Fact("depth", "imports", (1, 2), default=2),
-        Fact("least", "derives", value="min(routes, 4) if fast else depth * 2"),
-    ),
-    "requires": (Requirement("least >= 4 and mode != 'tanh'", "routes of four"),),
-    "claims": (
-        Claim("spare", "shared", "least * 16", 32, scope="warp", during=("run",)),
-        Claim("meet", "barrier", "", count="1", scope="warpgroup"),
-        Claim("pinned", "barrier", "128", fixed=9),
-        Claim("gates", "mbarrier", "2", by="each_warp"),
-        Claim("doors", "mbarrier", "1", arrivals="depth"),
-        Claim("frames", "stack", "least"),
-    ),
-    "types": (SharedType("Route", 16, 8, (Field("weight", 0, 8), Field("where", 8, 4))),),
-}
+def extra(tag: str) -> dict[str, tuple[Any, ...]]:
+    """Records of every kind; two ends of a channel can't fix facts of one name."""
+    return {
+        "facts": (
+            Fact("routes", "agrees", (8,)),
+            Fact(f"fast_{tag}", "provides", (True,), type="bool"),
+            Fact(f"mode_{tag}", "chooses", ("relu", "silu"), type="text"),
+            Fact(f"kind_{tag}", "provides", ("bf16",), type="element"),
+            Fact(f"order_{tag}", "provides", ("((8,4),2):((1,16),8)",), type="layout"),
+            Fact("depth", "imports", (1, 2), default=2),
+            Fact(f"least_{tag}", "derives", value=f"min(routes, 4) if fast_{tag} else depth * 2"),
+        ),
+        "requires": (Requirement(f"least_{tag} >= 4 and mode_{tag} != 'tanh'", "routes of four"),),
+        "claims": (
+            Claim("spare", "shared", f"least_{tag} * 16", 32, scope="warp", during=("run",)),
+            Claim("meet", "barrier", "", count="1", scope="warpgroup"),
+            *([Claim("pinned", "barrier", "128", fixed=9)] if tag == "loader" else []),
+            Claim("gates", "mbarrier", "2", by="each_warp"),
+            Claim("doors", "mbarrier", "1", arrivals="depth"),
+            Claim("frames", "stack", f"least_{tag}"),
+        ),
+        "types": (SharedType("Route", 16, 8, (Field("weight", 0, 8), Field("where", 8, 4))),),
+    }
 
 
 def rich(whole: Contract) -> Contract:
     """A contract with a record of every kind, as good as it was."""
-    for section, records in EXTRA.items():
-        kept = [r for r in records if getattr(r, "fixed", None) is None or whole is ALL["loader"]]
-        whole = add(whole, section, *kept)
+    for section, records in extra(whole.component).items():
+        whole = add(whole, section, *records)
     port = next(p for p in whole.ports if p.space != "global")
     side = "promises" if port.direction == "out" else "needs"
     if port.space == "shared":
         whole = add(whole, "promises", Promise("finite", port.name, side, "no NaN"))
     first, *others = whole.entries
-    maybe = Operation("maybe", name="last", body=first.plays)
-    return replace(whole, entries=(replace(first, plays=(*first.plays, maybe)), *others))
+    plays = first.plays and (*first.plays, Operation("maybe", name="last", body=first.plays))
+    return replace(whole, entries=(replace(first, plays=plays), *others))
 
 
 def kernels() -> dict[str, Kernel]:
@@ -130,7 +131,7 @@ INTS += [sign * (1 << n) + d for n in (20, 31, 32, 40, 62, 63, 64) for sign in (
 INTS += [10**18, 10**30, 10**4000]
 NAMES = ["stages", "hidden", "tile_m", "tile_n", "tile_k", "k_steps", "m", "run", "schedule", "in"]
 NAMES += ["out", "acc", "x", "w", "tile", "full", "empty", "fence", "threads", "role", "kernel", "int"]
-NAMES += ["first_thread", "least", "depth", "fast", "mode", "store", "staging", "loader", "mainloop"]
+NAMES += ["first_thread", "least_loader", "depth", "fast_mainloop", "routes", "store", "staging", "loader", "mainloop"]
 TEXTS = ["", " ", "a" * 200, "x" * 20_000, "é", "\u202e", "Ⅷ", "a\nb", "a\n#error", "b\\", "??/", "\x1b[31m"]
 TEXTS += ["\0", "__", "a__b", "_a", "1a", "a.b", "*/", "{{ 7 }}", "{% raw %}", "'", '"', "\U0001f600", "]"]
 EXPRESSIONS = ["1 //0", "1 % 0", "()", "(1,)", "[]", "f'{m}'", "(m := 1)", "lambda: 1", "m.x", "m[0]", "'a'"]

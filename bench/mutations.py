@@ -317,6 +317,7 @@ def make(only: list[str]) -> None:
         for mutant in pool.imap_unordered(judge, enumerate(found)):
             done.append(mutant)
             if len(done) % 25 == 0:
+                save(done, host=host())
                 print(f"{len(done)} in {time.time() - started:.0f} s", flush=True)
     save(sorted(done, key=lambda m: (m.source, m.lines, m.before, m.after)), host=host())
     summary(done)

@@ -8,6 +8,7 @@ the next byte is the version of the format.
 from __future__ import annotations
 
 import re
+import struct
 from typing import Literal
 
 import msgspec
@@ -17,16 +18,25 @@ NOTE_NAME = "PipeLink"
 NOTE_VERSION = 2
 NOTE_CONTRACT = 0x01
 NOTE_PLACES = 0x02
+NOTE_SYMBOLS = 0x03
 
 BIND = "pipelink_bind"
 UNBOUND = "pipelink_unbound"
 MISMATCH_PREFIX = "pipelink_contract_differs__"
 
+# Far more than a component needs, and little enough that no object takes a pass a second.
+MAX_OBJECT_BYTES = 128 << 20
 MAX_NOTE_BYTES = 1 << 20
 MAX_EXPRESSION = 1024
+MAX_EXPRESSIONS = 1 << 14  # characters of all of a contract
+MAX_TEXT = 1024
+MAX_FACTS = 1 << 14
+MAX_ITEMS = 1024  # of any other list
+MAX_RECORDS = 4096  # of all lists together, facts aside
+MAX_SIDES = 5  # of a tensor, as cuTensorMapEncodeTiled takes
 MAX_NESTING = 8
 # Letters and digits, single underscores between them: "__" joins names to link names.
-IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*\Z")
+IDENTIFIER = re.compile(r"(?=.{1,128}\Z)[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*\Z")
 
 SWIZZLES = (0, 32, 64, 128)
 ELEMENT_BYTES = {
@@ -248,6 +258,31 @@ class Places(Record, frozen=True):
     entries: tuple[str, ...]
     promises: tuple[str, ...] = ()
     types: tuple[str, ...] = ()
+
+
+class Symbol(Record, frozen=True):
+    """A definition that others could have too; `text` is a type's members or the hash of a body."""
+
+    name: str
+    text: str = ""
+    place: str = ""
+
+
+class Symbols(Record, frozen=True):
+    """What the object defines beside its contract: functions of its own (`strong`), inline functions
+    and templates (`weak`), and types."""
+
+    component: str
+    strong: tuple[Symbol, ...] = ()
+    weak: tuple[Symbol, ...] = ()
+    types: tuple[Symbol, ...] = ()
+
+
+def encode_note(kind: int, text: bytes) -> bytes:
+    """One ELF note of today's format."""
+    head = struct.pack("<III", len(NOTE_NAME) + 1, len(text), kind | NOTE_VERSION << 8)
+    name = NOTE_NAME.encode().ljust(12, b"\0")
+    return head + name + text + bytes(-len(text) % 4)
 
 
 def fnv1a(data: bytes) -> int:

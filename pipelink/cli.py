@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from pipelink.arch import ARCHES
-from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError
+from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError, checkpoint
 
 if TYPE_CHECKING:
     from pipelink.driver import Product, Sources
@@ -172,7 +172,7 @@ def _diff_parser(calls: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _compile(args: argparse.Namespace) -> int:
-    from pipelink import contract, toolchain
+    from pipelink import toolchain
     from pipelink.abi import Build
     from pipelink.floating import FloatingPoint
     from pipelink.prelude import prelude
@@ -198,12 +198,26 @@ def _compile(args: argparse.Namespace) -> int:
             args.output,
             options,
             text,
-            lambda data: contract.component_of(data, args.source),
+            lambda data, unit: _accepted(data, unit, args.source),
         ),
         end="",
         file=sys.stderr,
     )
     return 0
+
+
+def _accepted(data: bytes, text: str, source: Path) -> bytes:
+    """The note of an object's symbols, if it is a component that keeps to its contract."""
+    import msgspec
+
+    from pipelink import abi, contract, unit
+
+    component = contract.component_of(data, source)
+    read = unit.read_unit(text)
+    checkpoint(list(unit.faults(read)))
+    name = component.contract.component
+    symbols = abi.Symbols(name, tuple(read.strong), tuple(read.weak), tuple(read.types))
+    return abi.encode_note(abi.NOTE_SYMBOLS, msgspec.json.encode(symbols))
 
 
 def _contract(args: argparse.Namespace) -> int:

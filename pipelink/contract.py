@@ -32,6 +32,7 @@ def component_of(data: bytes, path: Path) -> Component:
         if _kind(path, kind, version) == abi.NOTE_CONTRACT
     ]
     places = [text for kind, _, text in notes.records if kind == abi.NOTE_PLACES]
+    symbols = [text for kind, _, text in notes.records if kind == abi.NOTE_SYMBOLS]
     if not contracts:
         raise _refuse(
             "PL002",
@@ -39,7 +40,7 @@ def component_of(data: bytes, path: Path) -> Component:
             f"{path} has no contract",
             "state one with PIPELINK_COMPONENT and compile it with `pipelink compile`",
         )
-    if len(contracts) > 1 or len(places) > 1:
+    if len(contracts) > 1 or len(places) > 1 or len(symbols) > 1:
         raise _refuse(
             "PL003", path, f"{path} has {len(contracts)} contracts, one object holds one component"
         )
@@ -47,8 +48,14 @@ def component_of(data: bytes, path: Path) -> Component:
         raise _refuse("PL001", path, f"{path} has a contract and no device code")
     version, text = contracts[0]
     contract = decode_contract(path, text)
-    where = _decode(path, places[0], abi.Places) if places else None
-    return Component(str(path), contract, abi.fnv1a(text), where, version)
+    return Component(
+        str(path),
+        contract,
+        abi.fnv1a(text),
+        _decode(path, places[0], abi.Places) if places else None,
+        version,
+        _decode(path, symbols[0], abi.Symbols) if symbols else None,
+    )
 
 
 def read_contract_file(path: Path) -> Component:

@@ -92,6 +92,9 @@ CODES = {
     "PL043": "the link log says that the composition broke",
     "PL044": "stack or spills that no contract declares",
     "PL045": "the cubin is not what the plan says",
+    "PL046": "shared memory outside of the contract",
+    "PL047": "a call past the contract",
+    "PL048": "an inline function with two bodies",
     "PL050": "the control can't be built",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from pipelink.abi import NOTE_VERSION, Contract, Places, Record, Value
+from pipelink.abi import NOTE_VERSION, Contract, Places, Record, Symbols, Value
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,15 @@ class Manifest:
 
 @dataclass(frozen=True)
 class Component:
-    """An object as read: contract, hash of the contract's text, where its lines stand, and the
-    version of its note's format."""
+    """An object as read: contract, hash of the contract's text, where its lines stand, the version of
+    its note's format, and what it defines beside the contract."""
 
     path: str
     contract: Contract
     fingerprint: int
     places: Places | None
     version: int = NOTE_VERSION
+    symbols: Symbols | None = None
 
 
 @dataclass(frozen=True)

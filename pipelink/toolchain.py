@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pipelink.abi import NOTE_SECTION
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError
 from pipelink.floating import PRECISE, FloatingPoint
 from pipelink.resources import include_dir
@@ -182,11 +183,12 @@ def compile_component(
     output: Path,
     options: CompileOptions,
     prelude: str,
-    accept: Callable[[bytes], object],
+    accept: Callable[[bytes, str], bytes],
 ) -> str:
     """Compiles one component to an object with LTO-IR; returns what nvcc said.
 
-    `accept` reads the object before it is published, and raises if it is no component.
+    `accept` takes the object and the device unit that it was made of before it is published: it
+    raises if they are no component, and returns a note to add.
     """
     if not source.is_file():
         raise InputError(
@@ -203,6 +205,7 @@ def compile_component(
                 *code_target(options.arch),
                 *flags(options),
                 "-objtemp",
+                "--keep",
                 "-include",
                 _relative(header),
                 *depends,
@@ -212,11 +215,27 @@ def compile_component(
             ],
             source,
         )
-        accept(part.read_bytes())
+        unit = folder / f"{output.name}.cudafe1.gpu"
+        _add_note(part, accept(part.read_bytes(), unit.read_text(errors="replace")))
         if options.depfile:
             _write_depfile(folder / "depends", options.depfile, output, header)
         os.replace(part, output)
     return said
+
+
+def _add_note(path: Path, note: bytes) -> None:
+    """Adds a section of notes to an object, by the assembler's companion."""
+    extra = path.with_suffix(".note")
+    extra.write_bytes(note)
+    section = f"{NOTE_SECTION}.symbols"
+    program = shutil.which("objcopy")
+    if program is None:
+        raise ToolError("there is no objcopy beside gcc: it comes with binutils")
+    command = [program, "--add-section", f"{section}={extra}"]
+    command += ["--set-section-flags", f"{section}=noload,readonly", str(path)]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise ToolError(f"objcopy can't add {section} to {path.name}", run.stderr)
 
 
 def _write_depfile(made: Path, depfile: Path, output: Path, prelude: Path) -> None:

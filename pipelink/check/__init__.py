@@ -28,6 +28,7 @@ RULES: tuple[Rule, ...] = (
     objects.toolchain,
     objects.agreed,
     objects.types,
+    objects.symbols,
     objects.requirements,
     roles.steps,
     roles.schedule,

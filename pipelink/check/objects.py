@@ -3,10 +3,11 @@ constants and types of shared headers; and what each requires."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from pipelink import expression
-from pipelink.abi import SharedType
+from pipelink.abi import SharedType, Symbol
 from pipelink.arch import links_into
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
 from pipelink.model import Instance
@@ -138,4 +139,51 @@ def _difference(left: SharedType, right: SharedType) -> str:
             f"{left.size} bytes aligned to {left.align} in the first, "
             f"{right.size} bytes aligned to {right.align} in the second"
         )
+    return ""
+
+
+def symbols(view: View) -> Iterator[Diagnostic]:
+    """One name, two definitions: the link would take one of them for both owners, without a word."""
+    listed = {t.name for i in view.kernel.instances for t in i.contract.types}
+    seen: dict[tuple[str, str], tuple[Instance, Symbol]] = {}
+    for instance in _one_of_each_object(view):
+        found = instance.component.symbols
+        if found is None:
+            continue
+        for kind, own in (("strong", found.strong), ("weak", found.weak), ("type", found.types)):
+            for symbol in own:
+                first, other = seen.setdefault((kind, symbol.name), (instance, symbol))
+                if first is instance or (kind == "type" and symbol.name in listed):
+                    continue
+                if kind == "strong" or symbol.text != other.text:
+                    yield _clash(kind, (first, other), (instance, symbol))
+
+
+def _one_of_each_object(view: View) -> list[Instance]:
+    return list({i.component.path: i for i in reversed(view.kernel.instances)}.values())[::-1]
+
+
+def _clash(
+    kind: str, left: tuple[Instance, Symbol], right: tuple[Instance, Symbol]
+) -> Diagnostic:
+    (first, a), (second, b) = left, right
+    names = f"{who(first)} and {who(second)}"
+    build = "build both with the same header and the same -D"
+    if kind == "strong":
+        code, message = "PL042", f"function '{a.name}' is defined by {names}"
+        help_ = "give it internal linkage (static, or an unnamed namespace), or a namespace of its owner"
+    elif kind == "weak":
+        code, message = "PL048", f"inline function '{a.name}' has another body in {names}"
+        help_ = f"{build}, or give it internal linkage"
+    else:
+        code, message = "PL018", f"type '{a.name}' is not the same in {names}{_members(a.text, b.text)}"
+        help_ = build
+    return Diagnostic(code, message, FilePlace(b.place), (FilePlace(a.place),), help=help_)
+
+
+def _members(left: str, right: str) -> str:
+    """The first members that differ."""
+    for a, b in itertools.zip_longest(left.split(";"), right.split(";"), fillvalue=""):
+        if a.strip() != b.strip() and not left.startswith("#") and not right.startswith("#"):
+            return f": '{a.strip() or 'nothing'}' in the first, '{b.strip() or 'nothing'}' in the second"
     return ""

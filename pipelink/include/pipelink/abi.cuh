@@ -21,6 +21,8 @@ struct __nv_bfloat16;
 struct __half;
 
 namespace pipelink {
+// Names change with the format of notes: objects of another one have inline functions of their own.
+inline namespace format2 {
 
 // The number of an instance in one kernel. One object may stand in a kernel more than once.
 enum class Self : unsigned {};
@@ -42,6 +44,7 @@ struct alignas(64) TensorMap {
     unsigned char opaque[128];
 };
 
+}  // namespace format2
 }  // namespace pipelink
 
 // clang-format off

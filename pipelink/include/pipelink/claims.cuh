@@ -4,6 +4,7 @@
 #include <pipelink/facts.cuh>
 
 namespace pipelink {
+inline namespace format2 {
 
 // This thread's number within its role.
 __device__ __forceinline__ unsigned role_thread(Self self) {
@@ -280,4 +281,5 @@ constexpr auto shared_type(PIPELINK_HERE) {
     return SharedTypeMaker<T, name>{Place{file, line}};
 }
 
+}  // namespace format2
 }  // namespace pipelink

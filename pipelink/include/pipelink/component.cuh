@@ -25,6 +25,7 @@
 #endif
 
 namespace pipelink {
+inline namespace format2 {
 
 // The tile that an entry works on, in an entry's list of arguments.
 struct TileArgument {
@@ -244,6 +245,7 @@ consteval bool same_text(const char* a, const char* b) {
     return *a == *b;
 }
 
+}  // namespace format2
 }  // namespace pipelink
 
 // Notes are data of the host pass. The fingerprint is what the device pass sees: the glue compares

@@ -8,6 +8,7 @@
 #include <pipelink/text.cuh>
 
 namespace pipelink {
+inline namespace format2 {
 
 using bf16 = __nv_bfloat16;
 using f16 = __half;
@@ -35,4 +36,5 @@ PIPELINK_ELEMENT(long long, "i64")
 template <class T>
 inline constexpr Name element_name = ElementName<T>::name;
 
+}  // namespace format2
 }  // namespace pipelink

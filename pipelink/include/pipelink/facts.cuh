@@ -14,6 +14,7 @@
 #include <type_traits>
 
 namespace pipelink {
+inline namespace format2 {
 
 struct ExpressionTag {};
 
@@ -433,4 +434,5 @@ constexpr auto extent(PIPELINK_HERE) {
     return Extent<name>(Place{file, line});
 }
 
+}  // namespace format2
 }  // namespace pipelink

@@ -5,6 +5,7 @@
 #include <pipelink/ports.cuh>
 
 namespace pipelink {
+inline namespace format2 {
 
 struct OperationTag {};
 template <class T>
@@ -80,4 +81,5 @@ constexpr auto maybe(Operations...) {
     return Block<"maybe", void, name, Operations...>{};
 }
 
+}  // namespace format2
 }  // namespace pipelink

@@ -6,6 +6,7 @@
 #include <pipelink/ptx.cuh>
 
 namespace pipelink {
+inline namespace format2 {
 
 // A shape, row-major, outermost first: expressions over facts, or extents.
 template <class... Sizes>
@@ -419,4 +420,5 @@ constexpr auto needs(Port, const char* why, PIPELINK_HERE) {
     return Promise<name, Port>("needs", why, Place{file, line});
 }
 
+}  // namespace format2
 }  // namespace pipelink

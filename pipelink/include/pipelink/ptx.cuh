@@ -5,6 +5,7 @@
 #include <pipelink/abi.cuh>
 
 namespace pipelink {
+inline namespace format2 {
 
 // Makes this thread's ordinary stores to shared memory visible to bulk copies and wgmma.
 __device__ __forceinline__ void fence_async_proxy() {
@@ -26,4 +27,5 @@ __device__ __forceinline__ void prefetch_tensor_map(const TensorMap* map) {
     asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
 }
 
+}  // namespace format2
 }  // namespace pipelink

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 namespace pipelink {
+inline namespace format2 {
 
 // A string literal as a template argument.
 template <std::size_t N>
@@ -114,6 +115,7 @@ struct Place {
     int line;
 };
 
+}  // namespace format2
 }  // namespace pipelink
 
 // The caller's place, as the last parameters of a function.
