@@ -26,6 +26,7 @@ MISMATCH_PREFIX = "pipelink_contract_differs__"
 
 # Far more than a component needs, and little enough that no object takes a pass a second.
 MAX_OBJECT_BYTES = 128 << 20
+MAX_SECTIONS = 1 << 16
 MAX_NOTE_BYTES = 1 << 20
 MAX_EXPRESSION = 1024
 MAX_EXPRESSIONS = 1 << 14  # characters of all of a contract

@@ -121,9 +121,12 @@ def _code(plan: Plan, uses: machine.Uses) -> Iterator[str]:
     planned = tuple(sorted(r.registers for r in plan.roles if r.registers))
     if uses.registers != planned:
         yield f"it sets registers {_listing(uses.registers)}, the roles have {_listing(planned)}"
-    ids = {b.id + n for b in plan.barriers for n in range(b.count)} | {0}
-    for number in sorted({id_ for id_, _ in uses.barriers} - ids):
-        yield f"it uses named barrier {number}, which no contract claims; use claims_barrier"
+    planned_barriers = {(b.id + n, b.threads) for b in plan.barriers for n in range(b.count)}
+    for number, threads in sorted(set(uses.barriers) - planned_barriers - {(0, 0)}):
+        yield (
+            f"it uses named barrier {number} for {threads or 'all'} threads, which no contract claims; "
+            "use claims_barrier"
+        )
     whole = uses.barriers.count((0, 0)) - bool(plan.mbarriers)
     if whole > 0 and len(plan.roles) > 1:
         yield (
@@ -134,6 +137,11 @@ def _code(plan: Plan, uses: machine.Uses) -> Iterator[str]:
 
 def _listing(numbers: tuple[int, ...]) -> str:
     return " and ".join(map(str, numbers)) or "of no role"
+
+
+def _missing(symbol: str) -> str:
+    entry = re.fullmatch(r"pipelink__(\w+?)__(\w+)", symbol)
+    return f"define PIPELINK_ENTRY({entry[1]}, {entry[2]}) in its source" if entry else ""
 
 
 def defined_twice(log: str) -> list[tuple[str, str]]:
@@ -172,7 +180,9 @@ def refused(plan: Plan, log: str, definers: Mapping[str, list[str]]) -> InputErr
                 )
             )
         else:
-            faults.append(Diagnostic("PL042", f"nobody defines '{symbol}'", _where(plan)))
+            faults.append(
+                Diagnostic("PL042", f"nobody defines '{symbol}'", _where(plan), help=_missing(symbol))
+            )
     for _, symbol in defined_twice(log):
         objects = definers.get(symbol, [])
         faults.append(

@@ -154,6 +154,7 @@ def _compile_parser(calls: argparse._SubParsersAction[argparse.ArgumentParser]) 
     sub.add_argument("--approximate-div", action="store_true")
     sub.add_argument("--approximate-sqrt", action="store_true")
     sub.add_argument("--no-fma", action="store_true", help="do not contract to fused multiply-add")
+    _format(sub)
     sub.set_defaults(call=_compile)
 
 
@@ -172,21 +173,38 @@ def _diff_parser(calls: argparse._SubParsersAction[argparse.ArgumentParser]) -> 
 
 
 def _compile(args: argparse.Namespace) -> int:
+    try:
+        _compiled(args)
+    except BaseException:
+        _remove(args.output, args.source)
+        raise
+    _report(args, ())
+    return 0
+
+
+def _remove(output: Path, source: Path) -> None:
+    """An older output would be taken for the one that could not be made."""
+    if output.is_file() and not (source.exists() and source.samefile(output)):
+        output.unlink()
+
+
+def _compiled(args: argparse.Namespace) -> None:
     from pipelink import toolchain
     from pipelink.abi import Build
     from pipelink.floating import FloatingPoint
     from pipelink.prelude import prelude
 
     if args.arch not in ARCHES:
-        message = f"unknown target '{args.arch}'"
-        help_ = f"known targets: {', '.join(ARCHES)}"
+        from pipelink.manifest import known_targets
+
+        message, help_ = f"unknown target '{args.arch}'", known_targets(args.arch)
         raise InputError(Diagnostic("PL007", message, FilePlace("--arch"), help=help_))
     mode = FloatingPoint(
         args.ftz, not args.approximate_div, not args.approximate_sqrt, not args.no_fma
     )
     if args.glue:
         toolchain.publish(args.output, toolchain.compile_glue(args.source, args.arch, mode))
-        return 0
+        return
     build = Build(args.source.as_posix(), tuple(args.include), tuple(args.define))
     options = toolchain.CompileOptions(
         args.arch, tuple(args.include), tuple(args.define), mode, args.lineinfo, args.depfile
@@ -203,7 +221,6 @@ def _compile(args: argparse.Namespace) -> int:
         end="",
         file=sys.stderr,
     )
-    return 0
 
 
 def _accepted(data: bytes, text: str, source: Path) -> bytes:

@@ -60,7 +60,7 @@ def component_of(data: bytes, path: Path) -> Component:
 
 def read_contract_file(path: Path) -> Component:
     """The component of a .contract.json; its lines are not known."""
-    text = _read(path)
+    text = _read(path, abi.MAX_NOTE_BYTES)
     return Component(str(path), decode_contract(path, text), abi.fnv1a(text), None)
 
 
@@ -97,13 +97,16 @@ def _kind(path: Path, kind: int, version: int) -> int:
     return kind
 
 
-def _read(path: Path) -> bytes:
+def _read(path: Path, most: int = abi.MAX_OBJECT_BYTES) -> bytes:
     try:
-        return path.read_bytes()
-    except OSError as error:
-        raise _refuse(
-            "PL001", path, f"{path} can't be read: {(error.strerror or 'error').lower()}"
-        ) from error
+        with path.open("rb") as file:
+            data = file.read(most + 1)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", "") or "error"
+        raise _refuse("PL001", path, f"{path} can't be read: {why.lower()}") from error
+    if len(data) > most:
+        raise _refuse("PL001", path, f"{path} has more than {most} bytes")
+    return data
 
 
 def _refuse(code: str, path: Path, message: str, help_: str = "") -> InputError:

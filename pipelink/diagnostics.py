@@ -7,7 +7,13 @@ that no plan depends on where a line stands.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Collection
 from dataclasses import dataclass
+
+# Of one rule; so many say that it is not a slip.
+MOST_FINDINGS = 64
+_MOST_COMPARED = 1 << 14  # characters, each with each
 
 
 @dataclass(frozen=True)
@@ -123,3 +129,10 @@ def checkpoint(diagnostics: list[Diagnostic]) -> None:
     """Stops the run with every error that was found so far, if there is one."""
     if diagnostics:
         raise InputError(*dict.fromkeys(diagnostics))
+
+
+def nearest(name: str, known: Collection[str], cutoff: float = 0.6) -> list[str]:
+    """The known name that is most like it, if one is; none where the search would take long."""
+    if len(name) * sum(map(len, known)) > _MOST_COMPARED:
+        return []
+    return difflib.get_close_matches(name, known, 1, cutoff)

@@ -95,6 +95,8 @@ def _sections(elf: ELFFile, data: bytes) -> Iterator[_Section]:
     start, count, size = elf["e_shoff"], elf.num_sections(), elf["e_shentsize"]
     if count and (size < row.size or start + count * size > len(data)):
         raise ElfError(_TRUNCATED)
+    if count > abi.MAX_SECTIONS:
+        raise ElfError(f"it has {count} sections, {abi.MAX_SECTIONS} at most")
     rows = [row.unpack_from(data, start + n * size) for n in range(count)]
     names = rows[elf.get_shstrndx()][4] if rows else 0
     for name, kind, flags, _, offset, bytes_ in rows:

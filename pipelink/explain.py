@@ -32,7 +32,7 @@ def listing() -> str:
 
 
 def unknown(code: str) -> str:
-    """One sentence on a code that there is not."""
-    close = difflib.get_close_matches(code, CODES, 1)
-    way_out = f"did you mean {close[0]}?" if close else "`pipelink explain --list` shows all"
-    return f"unknown code '{code}': {way_out}"
+    """One sentence on a code that there is not. Another digit is another code, no slip of the pen."""
+    close = difflib.get_close_matches(code, CODES, 1, 0.85)
+    codes = f"they are {min(CODES)} to {max(CODES)}, `pipelink explain --list` shows all"
+    return f"unknown code '{code}': {f'did you mean {close[0]}?' if close else codes}"

@@ -122,7 +122,7 @@ def evaluate(text: str, facts: Mapping[str, Value]) -> Value:
         return facts[text]
     tree = _parse(text)
     try:
-        evaluator = _Evaluator(operators=_OPERATORS, functions=_FUNCTIONS, names=dict(facts))
+        evaluator = _Evaluator(operators=_OPERATORS, functions=_FUNCTIONS, names=facts)
         value: Value = evaluator.eval(text, previously_parsed=tree.body)
     except NameNotDefined as error:
         raise ExpressionError(f"{_shown(text)} reads '{error.name}', which has no value") from error

@@ -4,32 +4,81 @@ are names, that every reference in a contract has its target, and that values ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from pipelink import abi
-from pipelink.abi import Contract, Entry, Fact, Operation, Port, Value
+from pipelink.abi import Contract, Entry, Fact, Operation, Port, Record, Value
 from pipelink.expression import ExpressionError
+from pipelink.floating import FloatingPoint
 from pipelink.layout import parse
 
 _TYPES = {"int": int, "bool": bool, "text": str, "element": str, "layout": str}
 
 
+# Fields that hold expressions, or layouts of them.
+_COMPUTED = frozenset(
+    "value condition amount arrivals count stages bytes shape box step of layout".split()
+)
+
+
 def faults(contract: Contract) -> Iterator[str]:
-    """Every fault of a contract."""
+    """Every fault of a contract. Those of its size come first: the others take time by it."""
+    yield from _sizes(contract)
     yield from _names(contract)
+    yield from _build(contract)
     yield from _slots(contract)
     for fact in contract.facts:
         yield from _fact(fact)
     yield from _claims(contract)
+    boxes = {p.name for p in contract.ports if p.space == "global" and p.box}
     for port in contract.ports:
         yield from _port(port)
-        yield from _copies(contract, port)
+        yield from _copies(boxes, port)
+    known = {"tile", *(f.name for f in contract.facts if f.kind == "extent")}
+    known |= {p.name for p in contract.ports}
+    ends = {p.name: p.direction for p in contract.ports if p.space == "shared"}
     for entry in contract.entries:
-        yield from _entry(contract, entry)
+        yield from _entry(known, ends, entry)
     ports = {p.name: p for p in contract.ports}
     for promise in contract.promises:
         if promise.port not in ports:
             yield f"'{promise.name}' is said of port '{promise.port[:80]}', which it does not have"
+
+
+def _sizes(contract: Contract) -> Iterator[str]:
+    """Lists, texts and numbers have bounds, whatever they are for."""
+    records = computed = 0
+    left: list[tuple[str, object]] = [("contract", contract)]
+    while left:
+        field, value = left.pop()
+        if isinstance(value, Record):
+            left += [(name, getattr(value, name)) for name in value.__struct_fields__]
+        elif isinstance(value, tuple):
+            most = abi.MAX_FACTS if field == "facts" else abi.MAX_ITEMS
+            if len(value) > most:
+                yield f"a list of {len(value)} {field}, {most} at most"
+            records += 0 if field in ("facts", "values") else len(value)
+            left += [(field, item) for item in value]
+        elif isinstance(value, str):
+            if len(value) > abi.MAX_TEXT:
+                yield f"a text of {len(value)} characters as {field}, {abi.MAX_TEXT} at most"
+            computed += len(value) if field in _COMPUTED else 0
+        elif isinstance(value, int) and abs(value) >> 63 and field not in ("values", "default"):
+            yield f"a number of more than 64 bits as {field}"
+    if records > abi.MAX_RECORDS:
+        yield f"its lists have {records} items, {abi.MAX_RECORDS} at most"
+    if computed > abi.MAX_EXPRESSIONS:
+        yield f"its expressions have {computed} characters, {abi.MAX_EXPRESSIONS} at most"
+
+
+def _build(contract: Contract) -> Iterator[str]:
+    """The owner's name stands in a comment of the glue: it can neither end nor continue the line."""
+    if not contract.owner.isprintable() or "\\" in contract.owner:
+        yield f"the owner is {contract.owner[:80]!r}, which is no name"
+    try:
+        FloatingPoint.parse(contract.floating_point)
+    except ValueError:
+        yield f"'{contract.floating_point[:80]}' is no floating-point mode"
 
 
 def _names(contract: Contract) -> Iterator[str]:
@@ -56,11 +105,20 @@ def _names(contract: Contract) -> Iterator[str]:
 
 
 def _slots(contract: Contract) -> Iterator[str]:
-    """A slot is known by its name alone, so a fact and a claim can't share one."""
+    """A slot is known by its name alone, so a fact and a claim can't share one, and no part has the
+    name of what a ring, a barrier or the role has beside it."""
     facts = {f.name for f in contract.facts}
+    taken = {"role.first_thread"}
     for claim in contract.claims:
         if claim.kind in ("shared", "barrier", "mbarrier") and claim.name in facts:
             yield f"'{claim.name}' is a fact and a claim"
+        if claim.kind == "barrier":
+            taken.add(f"{claim.name}.threads")
+    for port in contract.ports:
+        for part in port.parts:
+            slot = f"{port.name}.{part.name}"
+            if part.name in ("full", "empty", "fence") or slot in taken:
+                yield f"part '{part.name}' of port '{port.name}' has a name that is taken"
 
 
 def _fact(fact: Fact) -> Iterator[str]:
@@ -117,6 +175,9 @@ def _port(port: Port) -> Iterator[str]:
             yield (f"'{tile.name}' has elements of type '{tile.element[:80]}': {_known_elements()}")
         if tile.swizzle not in abi.SWIZZLES:
             yield f"'{tile.name}' has a swizzle of {tile.swizzle} bytes: 0, 32, 64 or 128"
+        sides = max(len(tile.shape), len(port.box))
+        if sides > abi.MAX_SIDES or (tile is not port and not tile.shape):
+            yield f"'{tile.name}' has {sides} sides: {abi.MAX_SIDES} at most, and a part has one"
     if port.space == "shared" and not port.by and not port.arrivals:
         yield f"port '{port.name}' says nothing of who arrives"
     if port.covers and len(port.covers) != len(port.shape):
@@ -126,8 +187,7 @@ def _port(port: Port) -> Iterator[str]:
         )
 
 
-def _copies(contract: Contract, port: Port) -> Iterator[str]:
-    boxes = {p.name for p in contract.ports if p.space == "global" and p.box}
+def _copies(boxes: Collection[str], port: Port) -> Iterator[str]:
     for part in port.parts:
         for copy in part.copies:
             if copy.port not in boxes:
@@ -137,15 +197,12 @@ def _copies(contract: Contract, port: Port) -> Iterator[str]:
                 )
 
 
-def _entry(contract: Contract, entry: Entry) -> Iterator[str]:
-    known = {"tile", *(f.name for f in contract.facts if f.kind == "extent")}
-    known |= {p.name for p in contract.ports}
+def _entry(known: Collection[str], ends: Mapping[str, str], entry: Entry) -> Iterator[str]:
     for name in entry.arguments:
         if name not in known:
             yield f"entry '{entry.name}' has argument '{name[:80]}', no port and no extent"
     if entry.tiles and (entry.kind != "schedule" or len(entry.tiles) != 2):
         yield f"entry '{entry.name}' has {len(entry.tiles)} sides of tiles, a schedule has 2"
-    ends = {p.name: p.direction for p in contract.ports if p.space == "shared"}
     yield from (f"entry '{entry.name}' {fault}" for fault in _plays(entry.plays, ends, 1))
 
 

@@ -112,6 +112,13 @@ def _nearest(name: str, known: Iterable[str], what: str) -> str:
     return f"did you mean '{close[0]}'?" if close else f"{what}: {', '.join(names)}"
 
 
+def known_targets(target: str) -> str:
+    """Help for a target that is none: they are few, so all are listed."""
+    listed = f"known targets: {', '.join(ARCHES)}"
+    close = difflib.get_close_matches(target, ARCHES, 1)
+    return f"did you mean '{close[0]}'? {listed}" if close else listed
+
+
 def read_table(path: Path) -> tuple[Table, tuple[Path, ...]]:
     """A manifest's table laid over those that it extends, and all files that this reads."""
     files: list[Path] = []
@@ -230,8 +237,7 @@ def _identifier(reader: _Reader, name: str, key: str) -> str:
 
 def _target(reader: _Reader, target: str) -> str:
     if target and target not in ARCHES:
-        help_ = _nearest(target, ARCHES, "known targets")
-        reader.fault(f"unknown target '{target}'", "target", help_, "PL007")
+        reader.fault(f"unknown target '{target}'", "target", known_targets(target), "PL007")
     return target
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pipelink.abi import NOTE_VERSION, Contract, Places, Record, Symbols, Value
 
@@ -66,6 +67,11 @@ class Instance:
     @property
     def contract(self) -> Contract:
         return self.component.contract
+
+    @cached_property
+    def fact_index(self) -> dict[str, int]:
+        """Where each fact stands in the contract."""
+        return {fact.name: index for index, fact in enumerate(self.contract.facts)}
 
 
 @dataclass(frozen=True)

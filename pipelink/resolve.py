@@ -1,39 +1,51 @@
 """Facts to a fixed point: every fact gets one value and one provider.
 
-An import takes the value of the nearest provider, over channels. The kernel's own facts (the
-manifest's [facts]) reach everybody. So two pipelines of the same components can stand in one kernel,
+An import takes the value of the nearest provider: over channels, else of its role or the schedule.
+The kernel's own facts (the manifest's [facts]) reach everybody. So two pipelines of the same components can stand in one kernel,
 each with values of its own.
 """
 
 from __future__ import annotations
 
-import difflib
 from collections import deque
 from collections.abc import Iterator, Mapping
 
 from pipelink import expression
 from pipelink.abi import Fact, Value
-from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where, checkpoint
+from pipelink.diagnostics import (
+    MOST_FINDINGS,
+    Diagnostic,
+    FilePlace,
+    Place,
+    Where,
+    checkpoint,
+    nearest,
+)
 from pipelink.model import FactValue, Instance, Kernel
 
 KERNEL = "kernel"
-_FAR = 1 << 20
+_BESIDE, _FAR = 1 << 19, 1 << 20
 
 Facts = dict[str, dict[str, Value]]
 Providers = Mapping[tuple[str, str], str]
+Offers = dict[str, list[tuple[Instance, int]]]
+_Row = tuple[Instance, int, Fact]
 
 
 def resolve(kernel: Kernel) -> tuple[Facts, tuple[FactValue, ...]]:
     """Each instance's facts by name, and the list of all with their providers."""
     faults: list[Diagnostic] = []
     faults += _manifest_values(kernel)
+    offers = _offers(kernel)
     providers = {}
     for instance, index, fact in _facts(kernel, "imports"):
-        found = _provider(kernel, instance, index, fact)
+        found = _provider(kernel, offers, instance, index, fact)
         if isinstance(found, Diagnostic):
             faults.append(found)
         else:
             providers[instance.name, fact.name] = found
+        if len(faults) >= MOST_FINDINGS:
+            break
     checkpoint(faults)
     values, faults = _fixed_point(kernel, providers)
     checkpoint(faults)
@@ -48,6 +60,8 @@ def fact_type(value: Value) -> str:
 
 def shown(value: Value) -> str:
     """A value as diagnostics write it: as in TOML."""
+    if isinstance(value, str):
+        return f'"{value}"'
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -66,7 +80,7 @@ def _manifest_values(kernel: Kernel) -> Iterator[Diagnostic]:
     imported = sorted({f.name for _, _, f in _facts(kernel, "imports")})
     for name in kernel.manifest.facts:
         if name not in imported:
-            close = difflib.get_close_matches(name, imported, 1)
+            close = nearest(name, imported)
             yield Diagnostic(
                 "PL016",
                 f"[facts] sets '{name}', which nobody imports",
@@ -92,7 +106,7 @@ def _chosen_values(kernel: Kernel, instance: Instance) -> Iterator[Diagnostic]:
         index, fact = known.get(name, (0, None))
         if fact is None or fact.kind != "chooses":
             choices = [f.name for f in instance.contract.facts if f.kind == "chooses"]
-            close = difflib.get_close_matches(name, choices, 1)
+            close = nearest(name, choices)
             yield Diagnostic(
                 "PL016",
                 f"the manifest sets '{name}' of instance '{instance.name}', "
@@ -155,15 +169,30 @@ def _reached(kernel: Kernel, start: str) -> dict[str, tuple[str, ...]]:
     return found
 
 
-def _provider(kernel: Kernel, instance: Instance, index: int, fact: Fact) -> str | Diagnostic:
+def _beside(kernel: Kernel, name: str) -> set[str]:
+    """Instances that a fact comes from without a channel: those of the same role, and the owner of
+    the tile schedule, which all roles go by."""
+    manifest = kernel.manifest
+    own = [r for r in manifest.roles if any(name == step[0] for step in r.steps)]
+    found = {instance for role in own for instance, _ in role.steps} | {manifest.schedule[0]}
+    return {i.name for i in kernel.instances} if name == manifest.schedule[0] else found
+
+
+def _offers(kernel: Kernel) -> Offers:
+    """The instances that provide a fact, each with the number of the fact in its contract."""
+    offers: Offers = {}
+    for instance, index, fact in _facts(kernel, "provides", "chooses", "derives"):
+        offers.setdefault(fact.name, []).append((instance, index))
+    return offers
+
+
+def _provider(
+    kernel: Kernel, offered: Offers, instance: Instance, index: int, fact: Fact
+) -> str | Diagnostic:
     """The instance that provides an import, or why there is none."""
     place = Place(instance.name, "facts", index)
     who = f"{instance.contract.component} of {instance.contract.owner} (instance '{instance.name}')"
-    offers = [
-        (other, i)
-        for other, i, f in _facts(kernel, "provides", "chooses", "derives")
-        if f.name == fact.name and other.name != instance.name
-    ]
+    offers = [(o, i) for o, i in offered.get(fact.name, ()) if o.name != instance.name]
     spec = next(s for s in kernel.manifest.instances if s.name == instance.name)
     if fact.name in spec.imports:
         wired = spec.imports[fact.name]
@@ -180,11 +209,17 @@ def _provider(kernel: Kernel, instance: Instance, index: int, fact: Fact) -> str
     if fact.name in kernel.manifest.facts:
         return KERNEL
     if not offers:
-        return instance.name if fact.default is not None else _nobody(kernel, who, fact, place)
+        return instance.name if fact.default is not None else _nobody(kernel, offered, who, fact, place)
     ways = _reached(kernel, instance.name)
-    distance = {o.name: len(ways.get(o.name, ())) or _FAR for o, _ in offers}
-    nearest = min(distance.values())
-    near = [(o, i) for o, i in offers if distance[o.name] == nearest]
+    beside = _beside(kernel, instance.name)
+    distance = {
+        o.name: len(ways.get(o.name, ())) or (_BESIDE if o.name in beside else _FAR)
+        for o, _ in offers
+    }
+    least = min(distance.values())
+    if least == _FAR:
+        return _unconnected(instance.name, who, fact, place, offers)
+    near = [(o, i) for o, i in offers if distance[o.name] == least]
     if len(near) == 1:
         return near[0][0].name
     names = " and ".join(f"'{o.name}'" for o, _ in near)
@@ -197,63 +232,113 @@ def _provider(kernel: Kernel, instance: Instance, index: int, fact: Fact) -> str
     )
 
 
-def _nobody(kernel: Kernel, who: str, fact: Fact, place: Place) -> Diagnostic:
+def _unconnected(
+    name: str, who: str, fact: Fact, place: Place, offers: list[tuple[Instance, int]]
+) -> Diagnostic:
+    """From an instance that has nothing to do with it a fact comes only if the manifest says so."""
+    names = " and ".join(f"'{o.name}'" for o, _ in offers)
+    return Diagnostic(
+        "PL011",
+        f"'{fact.name}', which {who} imports, is provided by {names} only, which is not connected with it",
+        place,
+        tuple(Place(o.name, "facts", i) for o, i in offers),
+        help=f'if that is meant: [instances.{name}] imports = {{ {fact.name} = "{offers[0][0].name}" }}',
+    )
+
+
+def _nobody(kernel: Kernel, offers: Offers, who: str, fact: Fact, place: Place) -> Diagnostic:
     """No provider: a name that is almost the same is on the other side of the mistake."""
-    offers = {
-        f.name: Place(o.name, "facts", i, f"provides '{f.name}'")
-        for o, i, f in _facts(kernel, "provides", "chooses", "derives")
-    }
     taken = {f.name for _, _, f in _facts(kernel, "imports")}
     free = sorted(offers.keys() - taken) or sorted(offers)
-    close = difflib.get_close_matches(fact.name, free, 1, 0.7)
+    close = nearest(fact.name, free, 0.7)
     otherwise = f"add an instance that provides '{fact.name}', or set it in [facts] of {kernel.manifest.path}"
     return Diagnostic(
         "PL011",
         f"nobody provides '{fact.name}', which {who} imports",
         place,
-        tuple(offers[name] for name in close),
+        tuple(
+            Place(offers[name][-1][0].name, "facts", offers[name][-1][1], f"provides '{name}'")
+            for name in close
+        ),
         help=f"did you mean '{close[0]}'? Otherwise {otherwise}" if close else otherwise,
     )
 
 
 def _fixed_point(kernel: Kernel, providers: Providers) -> tuple[Facts, list[Diagnostic]]:
+    """Each fact is computed once, when the last one that it reads is."""
+    values = _fixed(kernel)
+    rows = list(_facts(kernel, "imports", "derives"))
+    missing: list[int] = []
+    readers: dict[tuple[str, str], list[int]] = {}
+    ready: deque[int] = deque()
+    for number, row in enumerate(rows):
+        try:
+            reads = [k for k in _reads(row, providers) if k[1] not in values[k[0]]]
+        except expression.ExpressionError as error:
+            return values, [_uncomputed(row, error)]
+        missing.append(len(reads))
+        for key in reads:
+            readers.setdefault(key, []).append(number)
+        if not reads:
+            ready.append(number)
+    while ready:
+        row = rows[ready.popleft()]
+        instance, _, fact = row
+        try:
+            values[instance.name][fact.name] = _value(row, providers, values)
+        except expression.ExpressionError as error:
+            return values, [_uncomputed(row, error)]
+        for number in readers.get((instance.name, fact.name), ()):
+            missing[number] -= 1
+            if not missing[number]:
+                ready.append(number)
+    left = [row for row in rows if row[2].name not in values[row[0].name]]
+    return values, [_stuck(left)] if left else []
+
+
+def _fixed(kernel: Kernel) -> Facts:
+    """What is fixed as it stands; nothing else has a value yet."""
     chosen = {s.name: s.facts for s in kernel.manifest.instances}
     values: Facts = {i.name: {} for i in kernel.instances}
     values[KERNEL] = dict(kernel.manifest.facts)
     for instance, _, fact in _facts(kernel, "provides", "chooses", "agrees"):
         values[instance.name][fact.name] = chosen[instance.name].get(fact.name, fact.values[0])
-    open_facts = list(_facts(kernel, "imports", "derives"))
-    while True:
-        left = []
-        for instance, index, fact in open_facts:
-            own = values[instance.name]
-            if fact.kind == "imports":
-                provider = providers[instance.name, fact.name]
-                value = (
-                    fact.default if provider == instance.name else values[provider].get(fact.name)
-                )
-                if value is not None:
-                    own[fact.name] = value
-                    continue
-            else:
-                try:
-                    if expression.names(fact.value) <= own.keys():
-                        own[fact.name] = expression.evaluate(fact.value, own)
-                        continue
-                except expression.ExpressionError as error:
-                    place = Place(instance.name, "facts", index)
-                    return values, [Diagnostic("PL015", f"fact '{fact.name}': {error}", place)]
-            left.append((instance, index, fact))
-        if len(left) == len(open_facts):
-            return values, [_stuck(left)] if left else []
-        open_facts = left
+    return values
 
 
-def _stuck(left: list[tuple[Instance, int, Fact]]) -> Diagnostic:
+def _reads(row: _Row, providers: Providers) -> list[tuple[str, str]]:
+    """The facts that an import or a derived fact reads, each (instance, name)."""
+    instance, _, fact = row
+    if fact.kind == "derives":
+        return [(instance.name, name) for name in expression.names(fact.value)]
+    provider = providers[instance.name, fact.name]
+    return [] if provider == instance.name else [(provider, fact.name)]
+
+
+def _value(row: _Row, providers: Providers, values: Facts) -> Value:
+    instance, _, fact = row
+    if fact.kind == "derives":
+        return expression.evaluate(fact.value, values[instance.name])
+    provider = providers[instance.name, fact.name]
+    if provider != instance.name:
+        return values[provider][fact.name]
+    assert fact.default is not None, "who is its own provider has a default"
+    return fact.default
+
+
+def _uncomputed(row: _Row, error: expression.ExpressionError) -> Diagnostic:
+    instance, index, fact = row
+    return Diagnostic(
+        "PL015", f"fact '{fact.name}': {error}", Place(instance.name, "facts", index)
+    )
+
+
+def _stuck(left: list[_Row]) -> Diagnostic:
     """Some derived facts have no value: a name that the contract lacks, or a cycle."""
     for instance, index, fact in left:
         if fact.kind == "derives":
-            unknown = expression.names(fact.value) - {f.name for f in instance.contract.facts}
+            facts = instance.contract.facts
+            unknown = expression.names(fact.value) - instance.fact_index.keys()
             if unknown:
                 return Diagnostic(
                     "PL016",
@@ -261,8 +346,11 @@ def _stuck(left: list[tuple[Instance, int, Fact]]) -> Diagnostic:
                     "which its contract does not name",
                     Place(instance.name, "facts", index),
                 )
-            extents = {f.name for f in instance.contract.facts if f.kind == "extent"}
-            early = expression.names(fact.value) & extents
+            early = [
+                name
+                for name in expression.names(fact.value)
+                if facts[instance.fact_index[name]].kind == "extent"
+            ]
             if early:
                 return Diagnostic(
                     "PL015",
@@ -270,12 +358,12 @@ def _stuck(left: list[tuple[Instance, int, Fact]]) -> Diagnostic:
                     f"'{sorted(early)[0]}', which has no value before the launch",
                     Place(instance.name, "facts", index),
                 )
-    names = ", ".join(sorted(f"{i.name}.{f.name}" for i, _, f in left))
+    names = ", ".join(sorted(f"{i.name}.{f.name}" for i, _, f in left)[:MOST_FINDINGS])
     return Diagnostic(
         "PL014",
         f"these facts need each other: {names}",
         Place(left[0][0].name, "facts", left[0][1]),
-        tuple(Place(i.name, "facts", n) for i, n, _ in left[1:]),
+        tuple(Place(i.name, "facts", n) for i, n, _ in left[1:MOST_FINDINGS]),
     )
 
 
@@ -295,7 +383,8 @@ def _sets(kernel: Kernel, values: Facts, providers: Providers) -> list[Diagnosti
                 f"'{instance.name}' ({instance.contract.component} of {instance.contract.owner}) imports "
                 f"{_article(fact.type)} {fact.type}"
             )
-            faults.append(Diagnostic("PL019", message, here, (other,)))
+            help_ = "let both be of one type: pl::any_bool, pl::any_text and so on for an import"
+            faults.append(Diagnostic("PL019", message, here, (other,), help=help_))
         elif fact.values and not _supports(fact, value):
             fault = _outside(fact, value, here, instance, index)
             faults.append(Diagnostic(fault.code, fault.message, here, (other,), help=fault.help))
@@ -308,7 +397,8 @@ def _article(type_: str) -> str:
 
 def _type_at(kernel: Kernel, provider: str, name: str, value: Value) -> str:
     if provider != KERNEL:
-        fact = next(f for f in kernel.instance(provider).contract.facts if f.name == name)
+        instance = kernel.instance(provider)
+        fact = instance.contract.facts[instance.fact_index[name]]
         if fact.kind != "derives":
             return fact.type
     return fact_type(value)
@@ -323,8 +413,7 @@ def place_of(kernel: Kernel, provider: str, fact: str) -> Where:
     """Where a fact is fixed: a line of a contract, or a key of the manifest."""
     if provider == KERNEL:
         return FilePlace(kernel.manifest.path, fact)
-    facts = kernel.instance(provider).contract.facts
-    return Place(provider, "facts", next(i for i, f in enumerate(facts) if f.name == fact))
+    return Place(provider, "facts", kernel.instance(provider).fact_index[fact])
 
 
 def _listing(kernel: Kernel, values: Facts, providers: Providers) -> Iterator[FactValue]:

@@ -50,9 +50,17 @@ class View:
     def arch(self) -> Arch:
         return ARCHES[self.kernel.manifest.target]
 
+    @cached_property
+    def _values(self) -> dict[tuple[str, str], int]:
+        """What is computed once: rules ask for the same again and again."""
+        return {}
+
     def value(self, instance: Instance, text: str) -> int:
         """An expression's value with the instance's facts."""
-        return expression.evaluate_number(text, self.facts[instance.name])
+        key = instance.name, text
+        if key not in self._values:
+            self._values[key] = expression.evaluate_number(text, self.facts[instance.name])
+        return self._values[key]
 
     def fragment(self, end: End) -> Layout:
         return layout.fragment(end.port.layout, self.facts[end.instance.name])
@@ -84,8 +92,15 @@ class View:
         extents = self.extents(instance)
         return tuple(s if s in extents else self.value(instance, s) for s in sizes)
 
-    def extents(self, instance: Instance) -> set[str]:
-        return {f.name for f in instance.contract.facts if f.kind == "extent"}
+    @cached_property
+    def _extents(self) -> dict[str, frozenset[str]]:
+        return {
+            i.name: frozenset(f.name for f in i.contract.facts if f.kind == "extent")
+            for i in self.kernel.instances
+        }
+
+    def extents(self, instance: Instance) -> frozenset[str]:
+        return self._extents[instance.name]
 
     def end(self, text: str) -> End | None:
         """The port that `instance.port` names, if there is one."""
@@ -139,10 +154,17 @@ class View:
                 return role.name
         return ""
 
+    @cached_property
+    def _warps(self) -> dict[str, int]:
+        return {}
+
     def warps(self, role: str) -> int:
         """The warps of a role: what its steps claim; one warp if none does."""
-        found = [self.claim(i, "warps") for i in self.role_instances(role)]
-        return max((amount for claim in found if claim for amount in claim[1:]), default=1)
+        if role not in self._warps:
+            found = [self.claim(i, "warps") for i in self.role_instances(role)]
+            amounts = (amount for claim in found if claim for amount in claim[1:])
+            self._warps[role] = max(amounts, default=1)
+        return self._warps[role]
 
     def own_warps(self, instance: Instance) -> int:
         """The warps of the instance's role; one where it has none."""
@@ -195,6 +217,11 @@ class View:
                 if fact.kind == "derives":
                     queue += [(owner, n) for n in sorted(_names(fact.value))]
         return tuple(found.values())
+
+
+def fact_names(*texts: str) -> frozenset[str]:
+    """The facts that expressions and layouts read."""
+    return frozenset().union(*map(_names, texts))
 
 
 def _names(text: str) -> frozenset[str]:

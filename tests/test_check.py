@@ -5,6 +5,7 @@ from contracts import ALL, add, change, drop, play, repeat
 from msgspec.structs import replace
 
 from pipelink.abi import (
+    Claim,
     Copy,
     Cover,
     Fact,
@@ -482,7 +483,7 @@ def test_parts_of_a_stage_that_differ_are_named(toy, field, value, message):
             parameters.agree,
             'x = "load.x"\nw = "load.w"',
             'x = ["load.x", "load.w"]',
-            [f"PL028: parameter 'x' has shape ['m', 4096] for {LOAD}, [4096, 4096] for {LOAD}"],
+            [f"PL028: parameter 'x' has shape [m, 4096] for {LOAD}, [4096, 4096] for {LOAD}"],
         ),
     ],
 )
@@ -526,10 +527,18 @@ def test_findings_of_all_rules_are_reported_together(toy):
     toy.contracts["epilogue"] = replace(
         change(EPILOGUE, "claims", "registers", amount="16"), target="sm_80"
     )
-    toy.edit('x = "load.x"\n', "")
     assert toy.messages() == [
         f"PL024: {ACT} was built for sm_80, the kernel is for sm_90a",
         f"PL034: {ACT} claims 16 registers a thread: 16 < 24",
+    ]
+
+
+def test_what_is_no_kernel_stops_the_rules_that_would_only_say_so_again(toy):
+    toy.contracts["epilogue"] = replace(EPILOGUE, target="sm_80")
+    toy.edit('schedule = "mma.schedule"', 'schedule = "load.run"')
+    toy.edit('x = "load.x"\n', "")
+    assert toy.messages() == [
+        f"PL029: {LOAD} has no schedule 'run'",
         f"PL022: port 'load.x' of {LOAD} has no parameter",
     ]
 
@@ -693,3 +702,99 @@ def test_what_is_by_warpgroups_needs_whole_warpgroups(toy):
         f"PL037: port 'in' of {MMA} is by warpgroups of 4 warps, its role 'math' has 6",
         f"PL037: claim 'store' of {ACT} is by warpgroups of 4 warps, its role 'math' has 6",
     ]
+
+
+def test_a_channel_the_wrong_way_is_told_once(toy):
+    toy.edit('from = "load.out"\nto = "mma.in"', 'from = "mma.in"\nto = "load.out"')
+    (fault,) = toy.faults()
+    assert fault.message == "the channel from 'mma.in' to 'load.out' goes the wrong way"
+    assert fault.help == 'swap them: from = "load.out", to = "mma.in"'
+
+
+def test_parts_of_a_stage_that_change_places_are_named(toy):
+    w, x = (replace(p, shape=("tile_m", "tile_k")) for p in MAINLOOP.ports[0].parts[::-1])
+    assert found(channels.fit, toy, change(MAINLOOP, "ports", "in", parts=(w, x)))[0] == (
+        "PL021: parts stand in another order or have other names: "
+        f"x at 'load.out' of {LOAD}, w at 'mma.in' of {MMA}"
+    )
+
+
+def test_facts_that_both_ends_have_for_themselves_do_not_clash(toy):
+    left = add(LOADER, "facts", Fact("vector", "provides", (8,)))
+    right = add(MAINLOOP, "facts", Fact("vector", "provides", (4,)))
+    assert found(channels.one_owner, toy, left, right) == []
+
+
+@pytest.mark.parametrize(
+    ("covers", "why"),
+    [
+        (
+            (Cover("row", "tile_m", True), Cover("whole", "hidden")),
+            "each element is written by every column of tiles",
+        ),
+        (
+            (Cover("row", "tile_m", True), Cover("row", "tile_m", True)),
+            "2 sides go by the rows of tiles, which reaches a diagonal only",
+        ),
+    ],
+)
+def test_an_output_is_written_once(toy, covers, why):
+    messages = found(coverage.covered, toy, change(EPILOGUE, "ports", "out", covers=covers))
+    assert f"PL038: 'act.out' of {ACT}: {why}" in messages
+
+
+def test_an_input_may_have_a_halo_and_an_output_may_not(toy):
+    wide = (Cover("row", "tile_m + 2", True), Cover("whole", "hidden"))
+    halo = change(LOADER, "ports", "x", covers=(wide[0], LOADER.ports[0].covers[1]))
+    assert found(coverage.covered, toy, halo) == []
+    wide = (wide[0], Cover("column", "tile_n"))
+    assert found(coverage.covered, toy, change(EPILOGUE, "ports", "out", covers=wide)) == [
+        (
+            f"PL038: side 0 of 'act.out' of {ACT}: a tile reaches 130 elements, and the rows of tiles "
+            "are 128 apart"
+        )
+    ]
+
+
+def test_one_tensor_has_one_writer(toy):
+    toy.edit('out = "act.out"', 'out = ["act.out", "act.more"]')
+    more = replace(EPILOGUE.ports[1], name="more")
+    assert found(parameters.writers, toy, add(EPILOGUE, "ports", more)) == [
+        f"PL028: parameter 'out' is written by 'act.out' of {ACT} and by 'act.more' of {ACT}"
+    ]
+
+
+def test_a_tensor_is_updated_in_place_only_by_the_tile_that_reads_it(toy):
+    toy.edit('out = "act.out"', 'out = ["act.before", "act.out"]')
+    before = replace(EPILOGUE.ports[1], name="before", direction="in")
+    assert found(parameters.writers, toy, add(EPILOGUE, "ports", before)) == []
+    other = replace(before, covers=before.covers[::-1])
+    assert found(parameters.writers, toy, add(EPILOGUE, "ports", other)) == [
+        (
+            f"PL028: parameter 'out' is read by 'act.before' of {ACT} and written by 'act.out' of {ACT}, "
+            "and a tile does not reach the same elements of it"
+        )
+    ]
+
+
+@pytest.mark.parametrize("by", ["one_thread", "each_warpgroup"])
+def test_a_thread_that_arrives_for_loads_of_others_needs_a_barrier(toy, by):
+    reader = change(MAINLOOP, "ports", "in", by=by, proxy="generic")
+    count = 8 if by == "one_thread" else 4
+    assert found(rings.ordered, toy, reader) == [
+        (
+            f"PL037: {by.replace('_', ' ')} arrives at 'mma.in' of {MMA} for {count} warps, and nothing "
+            "orders their loads before it"
+        )
+    ]
+    with_barrier = add(reader, "claims", Claim("read", "barrier", ""))
+    assert found(rings.ordered, toy, with_barrier) == []
+
+
+def test_a_register_claim_that_moves_nothing_is_remarked(toy):
+    toy.contracts["loader"] = drop(LOADER, "claims", "registers")
+    for name in ("mainloop", "epilogue"):
+        toy.contracts[name] = change(ALL[name], "claims", "registers", amount="168")
+    assert toy.plan().remarks == (
+        "registers do not move between roles, as role 'producer' claims none",
+    )

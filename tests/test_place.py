@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from pipelink.abi import Claim
+from pipelink.abi import Claim, Copy
 from pipelink.arch import ARCHES
 from pipelink.place.barriers import BarrierNeed, place_barriers
 from pipelink.place.memory import Need, place_memory
@@ -241,6 +241,19 @@ def test_the_stages_that_are_offered_fit_to_the_last_byte(toy):
 def test_a_ring_of_which_no_stage_fits_is_said_so(toy):
     toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "staging", amount="200000")
     (fault,) = toy.faults()
+    assert fault.help == "claim less: act.staging has the most"
+
+
+def test_a_ring_of_which_not_even_one_stage_fits_is_said_so(toy):
+    toy.contracts["mainloop"] = change(ALL["mainloop"], "facts", "tile_m", values=(2048,))
+    layout = "(256,tile_n*8):(1,256)"
+    for name in ("mainloop", "epilogue"):
+        toy.contracts[name] = change(toy.contracts[name], "ports", "acc", layout=layout)
+    toy.contracts["loader"] = change(ALL["loader"], "ports", "x", box=("256", "tile_k"))
+    x, w = toy.contracts["loader"].ports[2].parts
+    parts = (replace(x, copies=(Copy("x", "8"),)), w)
+    toy.contracts["loader"] = change(toy.contracts["loader"], "ports", "out", parts=parts)
+    (fault,) = toy.faults()
     assert fault.help == "no stage of 'load.out' fits beside the rest; choose smaller tiles"
 
 
@@ -306,7 +319,7 @@ def test_a_writer_by_stores_has_a_fence_for_a_reader_through_the_async_proxy(toy
     toy.contracts["loader"] = change(
         ALL["loader"], "ports", "out", by="each_warp", proxy="generic", parts=parts
     )
-    toy.contracts["mainloop"] = change(ALL["mainloop"], "ports", "in", proxy=proxy)
+    toy.contracts["mainloop"] = change(ALL["mainloop"], "ports", "in", by="each_warp", proxy=proxy)
     plan = toy.plan()
     assert plan.instances[0].bindings["out.fence"] == fence
     how = "a fence to the async proxy" if fence else "no fence"

@@ -1,7 +1,7 @@
 """Facts: who provides what to whom; expressions and layouts over them."""
 
 import pytest
-from contracts import add, change, drop
+from contracts import add, change, contract, drop
 
 from pipelink import abi, expression, layout
 from pipelink.abi import Fact
@@ -365,7 +365,7 @@ def test_a_text_is_bound_by_its_hash_and_a_truth_by_a_bit(toy):
         ),
         (
             Fact("mode", "imports", ("slow",), type="text"),
-            "PL013: 'mode' = fast, and instance 'mma' (mainloop of matrix) supports slow",
+            "PL013: 'mode' = \"fast\", and instance 'mma' (mainloop of matrix) supports \"slow\"",
         ),
     ],
 )
@@ -413,3 +413,19 @@ def test_an_import_of_almost_the_provided_name_is_told_so(toy):
         "did you mean 'stage'? Otherwise add an instance that provides 'stages', "
         "or set it in [facts] of toy.kernel.toml"
     )
+
+
+def test_a_fact_of_an_instance_that_has_nothing_to_do_with_it_is_refused(toy):
+    """Neither a channel nor a role leads there: that it has a fact of this name is chance."""
+    toy.contracts["other"] = contract("other", "somebody", facts=(Fact("depth", "provides", (2,)),))
+    toy.contracts["loader"] = add(toy.contracts["loader"], "facts", Fact("depth", "imports"))
+    toy.edit(
+        '[[roles]]\nname = "producer"',
+        '[instances.far]\nobject = "other.o"\n\n[[roles]]\nname = "producer"',
+    )
+    (fault,) = toy.faults()
+    assert fault.message == (
+        "'depth', which loader of data (instance 'load') imports, is provided by 'far' only, "
+        "which is not connected with it"
+    )
+    assert fault.help == 'if that is meant: [instances.load] imports = { depth = "far" }'

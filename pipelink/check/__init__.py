@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable
 
 from pipelink.check import (
@@ -14,13 +15,21 @@ from pipelink.check import (
     roles,
     values,
 )
-from pipelink.diagnostics import Diagnostic, checkpoint
+from pipelink.diagnostics import MOST_FINDINGS, Diagnostic, checkpoint
 from pipelink.view import View
 
 Rule = Callable[[View], Iterable[Diagnostic]]
 
 # Without these the other rules would compute with nonsense.
 FIRST: tuple[Rule, ...] = (values.computable, values.sizes)
+
+# Without these there is no kernel to speak of: the other rules would only say so again.
+SHAPE: tuple[Rule, ...] = (
+    roles.steps,
+    roles.schedule,
+    channels.exist,
+    parameters.connected,
+)
 
 RULES: tuple[Rule, ...] = (
     objects.target,
@@ -30,14 +39,12 @@ RULES: tuple[Rule, ...] = (
     objects.types,
     objects.symbols,
     objects.requirements,
-    roles.steps,
-    roles.schedule,
     roles.warps,
     roles.register_values,
+    roles.registers_move,
     roles.barrier_threads,
     roles.scopes,
     roles.placed,
-    channels.exist,
     channels.once,
     channels.fit,
     channels.edges,
@@ -45,11 +52,12 @@ RULES: tuple[Rule, ...] = (
     channels.layouts,
     channels.one_owner,
     channels.order,
-    parameters.connected,
     parameters.bounds,
     parameters.agree,
+    parameters.writers,
     parameters.boxes,
     rings.arrivers,
+    rings.ordered,
     rings.filled,
     coverage.covered,
     protocol.plays,
@@ -57,10 +65,15 @@ RULES: tuple[Rule, ...] = (
 )
 
 
+def _found(view: View, *rules: Rule) -> list[Diagnostic]:
+    return [fault for rule in rules for fault in itertools.islice(rule(view), MOST_FINDINGS)]
+
+
 def check(view: View) -> tuple[str, ...]:
     """Every rule; all that they find is reported together. Returns what no rule could tell."""
     for rule in FIRST:
-        checkpoint(list(rule(view)))
-    found = [fault for rule in RULES for fault in rule(view)]
+        checkpoint(_found(view, rule))
+    checkpoint(_found(view, *SHAPE))
+    found = _found(view, *RULES)
     checkpoint([fault for fault in found if not fault.remark])
     return tuple(fault.message for fault in found)

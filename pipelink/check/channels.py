@@ -7,7 +7,8 @@ import math
 from collections.abc import Callable, Iterator
 
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
-from pipelink.view import End, View, who
+from pipelink.resolve import shown
+from pipelink.view import End, View, fact_names, who
 
 
 def exist(view: View) -> Iterator[Diagnostic]:
@@ -22,12 +23,25 @@ def exist(view: View) -> Iterator[Diagnostic]:
                 if p.direction == direction and p.space != "global"
             ]
             if end is None or end.port.direction != direction or end.port.space == "global":
+                if end and direction == "out" and _reversed(view, channel):
+                    yield Diagnostic(
+                        "PL016",
+                        f"the channel from '{channel[0]}' to '{channel[1]}' goes the wrong way",
+                        FilePlace(view.kernel.manifest.path, text),
+                        help=f'swap them: from = "{channel[1]}", to = "{channel[0]}"',
+                    )
+                    break
                 yield Diagnostic(
                     "PL016",
                     f"a channel needs an '{direction}' port at '{text}', and {who(instance)} has none",
                     FilePlace(view.kernel.manifest.path, text),
                     help=f"its ports that fit: {', '.join(fitting) or 'none'}",
                 )
+
+
+def _reversed(view: View, channel: tuple[str, str]) -> bool:
+    ends = [view.end(text) for text in channel]
+    return [e.port.direction for e in ends if e and e.port.space != "global"] == ["in", "out"]
 
 
 def once(view: View) -> Iterator[Diagnostic]:
@@ -87,6 +101,7 @@ def _differences(view: View, a: End, b: End) -> Iterator[tuple[str, object, obje
         for p, q in zip(a.port.parts, b.port.parts, strict=False):
             title = f"part '{p.name}' differs in"
             pairs += [
+                ("parts stand in another order or have other names", (p.name, q.name)),
                 (f"{title} element type", (p.element, q.element)),
                 (f"{title} shape", (_shape(view, a, p.shape), _shape(view, b, q.shape))),
                 (f"{title} swizzle", (p.swizzle, q.swizzle)),
@@ -129,8 +144,8 @@ def promises(view: View) -> Iterator[Diagnostic]:
     for pair in view.channels():
         for end, other in (pair, pair[::-1]):
             given = {
-                p.name
-                for p in other.instance.contract.promises
+                p.name: Place(other.instance.name, "promises", n)
+                for n, p in enumerate(other.instance.contract.promises)
                 if p.port == other.port.name and p.side == "promises"
             }
             for index, need in enumerate(end.instance.contract.promises):
@@ -141,7 +156,7 @@ def promises(view: View) -> Iterator[Diagnostic]:
                         f"'{end.name}' of {who(end.instance)} needs '{need.name}', which "
                         f"'{other.name}' of {who(other.instance)} does not promise",
                         Place(end.instance.name, "promises", index),
-                        (other.place,),
+                        (given[close[0]] if close else other.place,),
                         notes=(need.why,),
                         help=f"did you mean '{close[0]}'?"
                         if close
@@ -177,19 +192,22 @@ def layouts(view: View) -> Iterator[Diagnostic]:
 
 
 def one_owner(view: View) -> Iterator[Diagnostic]:
-    """The two ends of a channel do not fix one fact each in its own way."""
+    """The two ends of a channel do not fix one fact of it each in its own way."""
     fixing = ("provides", "chooses", "derives")
     for producer, consumer in view.channels():
         facts = [
             {f.name: n for n, f in enumerate(e.instance.contract.facts) if f.kind in fixing}
             for e in (producer, consumer)
         ]
-        for name in sorted(facts[0].keys() & facts[1].keys()):
+        read = [fact_names(*_texts(end)) for end in (producer, consumer)]
+        for name in sorted(facts[0].keys() & facts[1].keys() & read[0] & read[1]):
             values = [view.facts[e.instance.name][name] for e in (producer, consumer)]
+            if values[0] == values[1]:
+                continue
             yield Diagnostic(
                 "PL012",
-                f"fact '{name}' is fixed at both ends of a channel: {values[0]} by "
-                f"{who(producer.instance)}, {values[1]} by {who(consumer.instance)}",
+                f"fact '{name}' is fixed at both ends of a channel: {shown(values[0])} by "
+                f"{who(producer.instance)}, {shown(values[1])} by {who(consumer.instance)}",
                 Place(producer.instance.name, "facts", facts[0][name]),
                 (Place(consumer.instance.name, "facts", facts[1][name]),),
                 help="let one of them import it",

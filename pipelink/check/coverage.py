@@ -22,6 +22,41 @@ def covered(view: View) -> Iterator[Diagnostic]:
         for side, (size, cover) in enumerate(sides):
             yield from _whole(view, end, side, size, cover)
             yield from _tiled(view, end, side, size, cover)
+        if end.port.covers and end.port.direction == "out":
+            yield from _once(view, end)
+
+
+def _once(view: View, end: End) -> Iterator[Diagnostic]:
+    """Each element is written by one tile: a side goes by the rows of tiles and another one by the
+    columns, unless there is one row or one column."""
+    name, entry_name = view.kernel.manifest.schedule
+    owner = view.kernel.instance(name)
+    found = view.entry(owner, entry_name)
+    if found is None or len(found[1].tiles) != 2:
+        return
+    along: list[str] = [cover.along for cover in end.port.covers]
+    for what, tiling in zip(("row", "column"), found[1].tiles, strict=True):
+        count = along.count(what)
+        if count == 1 or (count == 0 and _single(view, owner, tiling)):
+            continue
+        problem = (
+            f"each element is written by every {what} of tiles"
+            if count == 0
+            else f"{count} sides go by the {what}s of tiles, which reaches a diagonal only"
+        )
+        yield Diagnostic(
+            "PL038",
+            f"'{end.name}' of {who(end.instance)}: {problem}",
+            end.place,
+            (Place(name, "entries", found[0], f"{what}s: {tiling.of} by {tiling.step}"),),
+            help=f"let one side go by_{what}, or the schedule have one {what} of tiles",
+        )
+
+
+def _single(view: View, owner: Instance, tiling: Tiling) -> bool:
+    if tiling.of in view.extents(owner):
+        return False
+    return view.value(owner, tiling.of) <= view.value(owner, tiling.step)
 
 
 def _fault(
@@ -32,6 +67,7 @@ def _fault(
         f"side {side} of '{end.name}' of {who(end.instance)}: {what}",
         end.place,
         (*others, *view.causes(end.instance, *texts)),
+        help="let the tiles of the port and of the schedule be computed from the same facts",
     )
 
 
@@ -83,7 +119,7 @@ def _problem(view: View, end: End, size: str, cover: Cover, owner: Instance, til
     if open_size or open_tiles:
         if not (open_size and open_tiles and size == tiling.of):
             return f"it has {size} elements, and the {cover.along}s of tiles follow {tiling.of}"
-        if step != stride:
+        if step < stride or (step > stride and end.port.direction == "out"):
             return f"a tile reaches {step} elements, and the {cover.along}s of tiles are {stride} apart"
         if step > 1 and not _clips(end, cover):
             return f"the last tile passes its end, as {size} is known at launch only; clip it"
@@ -92,6 +128,10 @@ def _problem(view: View, end: End, size: str, cover: Cover, owner: Instance, til
     reach = f"{tiles} {cover.along}s of tiles, {step} elements each, reach {tiles * step} of {have}"
     if tiles * step < have:
         return reach
+    same_side = view.value(owner, tiling.of) == have
+    reads_more = end.port.direction == "in" and same_side and step > stride
+    if reads_more and _clips(end, cover):
+        return ""
     if (tiles - 1) * step >= have or (tiles * step > have and not _clips(end, cover)):
         return f"{reach}: past its end"
     return ""

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from pipelink import expression
 from pipelink.abi import SharedType, Symbol
 from pipelink.arch import links_into
+from pipelink.check.values import unlisted
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
 from pipelink.model import Instance
 from pipelink.resolve import shown
@@ -67,7 +68,9 @@ def requirements(view: View) -> Iterator[Diagnostic]:
                 holds = view.value(instance, requirement.condition)
                 used = sorted(expression.names(requirement.condition) & facts.keys())
             except expression.ExpressionError as error:
-                yield Diagnostic("PL015", f"a requirement of {who(instance)}: {error}", place)
+                message = f"a requirement of {who(instance)}: {error}"
+                help_ = unlisted(instance, requirement.condition)
+                yield Diagnostic("PL015", message, place, help=help_)
                 continue
             if not holds:
                 values = ", ".join(f"{name} = {shown(facts[name])}" for name in used)
@@ -77,6 +80,7 @@ def requirements(view: View) -> Iterator[Diagnostic]:
                     place,
                     view.causes(instance, requirement.condition),
                     notes=(requirement.why,),
+                    help="choose other values for these facts, where their owners leave them to the manifest",
                 )
 
 

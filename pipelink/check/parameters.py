@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pipelink.abi import ELEMENT_BYTES
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
-from pipelink.view import View, who
+from pipelink.view import End, View, who
 
 # cuTensorMapEncodeTiled: the innermost side of a box, in bytes.
 COPY_BYTES = 16
@@ -60,7 +60,7 @@ def agree(view: View) -> Iterator[Diagnostic]:
             first = ends[0]
             for what, left, right in (
                 ("element type", first.port.element, end.port.element),
-                ("shape", *(list(view.shape(e.instance, e.port.shape)) for e in (first, end))),
+                ("shape", *(_sides(view, e) for e in (first, end))),
             ):
                 if left != right:
                     yield Diagnostic(
@@ -69,7 +69,47 @@ def agree(view: View) -> Iterator[Diagnostic]:
                         f"{right} for {who(end.instance)}",
                         Place(end.instance.name, "ports", end.index),
                         (Place(first.instance.name, "ports", first.index),),
+                        help="all ports of a parameter are one tensor: name them alike, or apart",
                     )
+
+
+def _sides(view: View, end: End) -> str:
+    return f"[{', '.join(map(str, view.shape(end.instance, end.port.shape)))}]"
+
+
+def writers(view: View) -> Iterator[Diagnostic]:
+    """One port writes a tensor; one that reads it too reaches in each tile what is written there."""
+    for name, ports in view.kernel.manifest.parameters.items():
+        ends = [e for e in map(view.end, ports) if e is not None]
+        outs = [e for e in ends if e.port.direction == "out"]
+        for end in outs[1:]:
+            yield Diagnostic(
+                "PL028",
+                f"parameter '{name}' is written by '{outs[0].name}' of {who(outs[0].instance)} and by "
+                f"'{end.name}' of {who(end.instance)}",
+                end.place,
+                (outs[0].place,),
+                notes=("nothing orders the two",),
+                help="give each a tensor of its own",
+            )
+        for end in (e for e in ends if outs and e.port.direction == "in"):
+            if _reach(view, end) != _reach(view, outs[0]) or not end.port.covers:
+                yield Diagnostic(
+                    "PL028",
+                    f"parameter '{name}' is read by '{end.name}' of {who(end.instance)} and written by "
+                    f"'{outs[0].name}' of {who(outs[0].instance)}, and a tile does not reach the same "
+                    "elements of it",
+                    end.place,
+                    (outs[0].place,),
+                    notes=("one tile would overwrite what another one still reads",),
+                    help="give them two tensors, or let both cover the same",
+                )
+
+
+def _reach(view: View, end: End) -> list[tuple[str, int | str]]:
+    covers = end.port.covers
+    steps = view.shape(end.instance, tuple(c.step for c in covers))
+    return [(cover.along, step) for cover, step in zip(covers, steps, strict=True)]
 
 
 def boxes(view: View) -> Iterator[Diagnostic]:

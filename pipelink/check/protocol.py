@@ -48,7 +48,8 @@ def plays(view: View) -> Iterator[Diagnostic]:
                 "PL039",
                 f"no step plays ring '{name}' of {who(end.instance)}",
                 end.place,
-                help="declare what its entry does: .plays(pl::repeat(steps, pl::fill(out)))",
+                help="declare what its entry does: .plays(pl::repeat(steps, "
+                f"pl::{'fill' if end.port.direction == 'out' else 'drain'}({end.port.name})))",
             )
 
 

@@ -38,6 +38,24 @@ def arrivers(view: View) -> Iterator[Diagnostic]:
             )
 
 
+def ordered(view: View) -> Iterator[Diagnostic]:
+    """One thread that arrives for others, whose ordinary loads or stores nothing orders before it."""
+    for end in view.ports("shared"):
+        port, warps = end.port, view.own_warps(end.instance)
+        covers = {"one_thread": warps, "each_warpgroup": 4}.get(port.by, 1)
+        barriers = any(c.kind == "barrier" for c in end.instance.contract.claims)
+        if port.proxy != "generic" or covers == 1 or barriers:
+            continue
+        what = "stores" if port.direction == "out" else "loads"
+        yield Diagnostic(
+            "PL037",
+            f"{port.by.replace('_', ' ')} arrives at '{end.name}' of {who(end.instance)} for {covers} warps, "
+            f"and nothing orders their {what} before it",
+            end.place,
+            help="let each_warp or each_thread arrive, or claim a barrier and sync before",
+        )
+
+
 def filled(view: View) -> Iterator[Diagnostic]:
     """The bytes that a producer announces are those that its copies deliver: with fewer the consumer
     waits for ever, with more it reads a stage that is still being written."""

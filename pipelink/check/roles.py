@@ -110,6 +110,21 @@ def register_values(view: View) -> Iterator[Diagnostic]:
         )
 
 
+def registers_move(view: View) -> Iterator[Diagnostic]:
+    """setmaxnreg is for all roles or for none: a claim that changes nothing is told."""
+    names = [r.name for r in view.kernel.manifest.roles]
+    claims = {n: [view.claim(i, "registers") for i in view.role_instances(n)] for n in names}
+    if not view.arch.setmaxnreg or len(names) == 1 or not any(any(c) for c in claims.values()):
+        return
+    for name in names:
+        partial = view.warps(name) % 4
+        if any(claims[name]) and not partial:
+            continue
+        why = f"has {view.warps(name)} warps, no whole warpgroups" if partial else "claims none"
+        message = f"registers do not move between roles, as role '{name}' {why}"
+        yield Diagnostic("PL031", message, FilePlace(view.kernel.manifest.path, name), remark=True)
+
+
 def barrier_threads(view: View) -> Iterator[Diagnostic]:
     """A named barrier that waits for more threads than its role has never opens."""
     for instance, index, claim in view.claims("barrier"):

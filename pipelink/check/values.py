@@ -10,7 +10,7 @@ from pipelink.abi import Claim, Entry, Operation, Port
 from pipelink.diagnostics import Diagnostic, Place
 from pipelink.expression import ExpressionError
 from pipelink.model import Instance
-from pipelink.view import View, who
+from pipelink.view import View, fact_names, who
 
 # PTX ISA, "Phase of the mbarrier object": the largest pending count.
 ARRIVALS = (1 << 20) - 1
@@ -92,7 +92,8 @@ def computable(view: View) -> Iterator[Diagnostic]:
                 view.value(instance, value.text)
             except ExpressionError as error:
                 message = f"{value.title} of {who(instance)}: {error}"
-                yield Diagnostic("PL015", message, value.place)
+                help_ = unlisted(instance, value.text)
+                yield Diagnostic("PL015", message, value.place, help=help_)
     yield from _layouts(view)
 
 
@@ -114,6 +115,17 @@ def _computed(layout: Callable[[], object], title: str, place: Place) -> Iterato
         layout()
     except ExpressionError as error:
         yield Diagnostic("PL015", f"{title}: {error}", place)
+
+
+def unlisted(instance: Instance, text: str) -> str:
+    """The way out where an expression reads what is no fact of its contract."""
+    kinds = {f.name: f.kind for f in instance.contract.facts}
+    for name in sorted(fact_names(text)):
+        if kinds.get(name) == "extent":
+            return f"'{name}' is known at launch only: an expression can't read it"
+        if name not in kinds:
+            return f"list '{name}' in pl::contract of {instance.contract.component}"
+    return ""
 
 
 def sizes(view: View) -> Iterator[Diagnostic]:

@@ -260,8 +260,8 @@ def _too_much_memory(
     limit = view.arch.shared_per_block
     largest = sorted(wanted, key=lambda w: (-w.need.bytes, w.need.name))[:4]
     notes = tuple(f"{w.need.name}: {w.need.bytes} bytes, {w.reason}" for w in largest)
-    help_ = "claim less"
-    if rings:
+    help_ = f"claim less: {largest[0].need.name} has the most"
+    if rings and 2 * sum(b for r in rings for b in _bytes_of(wanted, r)) > end:
         ring = max(rings, key=lambda r: sum(_bytes_of(wanted, r)))
         stage = sum(_bytes_of(wanted, ring)) // ring.stages + 16
         fits = (limit - (end - stage * ring.stages)) // stage
@@ -305,9 +305,8 @@ def _barriers(view: View, faults: list[Diagnostic]) -> tuple[BarrierPlan, ...]:
         for name, (i, _, c) in claims.items()
     ]
     ids, failed = place_barriers(needs, view.arch.named_barriers)
-    for need in needs:
-        if need.name in failed:
-            faults.append(_no_barrier(view, claims, need, failed[need.name]))
+    for need in [n for n in needs if n.name in failed][:MOST_FINDINGS]:
+        faults.append(_no_barrier(view, claims, need, failed[need.name]))
     return tuple(
         BarrierPlan(
             ids[need.name],
@@ -330,13 +329,13 @@ def _no_barrier(
     if claim.fixed is None:
         what = f"no {need.count} named barriers are" if need.count > 1 else "no named barrier is"
         message = f"{what} left for '{claim.name}' of {who(instance)}"
+        others = [claim for name, claim in claims.items() if name != need.name][:6]
         taken = tuple(
             Place(i.name, "claims", n, f"{view.value(i, c.count) * view.scopes(i, c)} of them")
-            for name, (i, n, c) in claims.items()
-            if name != need.name
+            for i, n, c in others
         )
         note = f"a block has {last + 1}, id 0 is __syncthreads()"
-        return Diagnostic("PL032", message, place, taken[:6], notes=(note,))
+        return Diagnostic("PL032", message, place, taken, notes=(note,))
     if other:
         owner, other_index, _ = claims[other]
         ids = (

@@ -30,8 +30,8 @@ def place_barriers(
         spans = [range(start, start + need.count) for start in starts]
         first = next((s for s in spans if _free(s, taken, count)), None)
         if first is None:
-            spans = spans if need.fixed is not None else []
-            failed[need.name] = next((taken[i] for s in spans for i in s if i in taken), "")
+            wanted = spans[0] if need.fixed is not None else ()
+            failed[need.name] = next((name for i, name in sorted(taken.items()) if i in wanted), "")
             continue
         ids[need.name] = first.start
         taken |= dict.fromkeys(first, need.name)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from pipelink.diagnostics import Diagnostic
-from pipelink.report.fold import Finding, folded
+from pipelink.report.fold import Finding, distinct, folded
 from pipelink.report.locate import Locate, Spot, source_line
 
 # Of one code, so many are shown; the rest is counted.
@@ -88,13 +88,19 @@ def as_json(found: Sequence[Diagnostic], locate: Locate) -> str:
         {
             "code": d.code,
             "message": d.message,
-            "places": [_row(locate(w)) for w in (d.primary, *d.secondary) if w is not None],
+            "places": [_row(spot) for spot in _sides(d, locate)],
             "notes": d.notes,
             "help": d.help,
         }
         for d in found
     ]
     return msgspec.json.encode({"diagnostics": rows}).decode()
+
+
+def _sides(diagnostic: Diagnostic, locate: Locate) -> list[Spot]:
+    """The places of a diagnostic, each instance's once."""
+    places = [w for w in (diagnostic.primary, *diagnostic.secondary) if w is not None]
+    return distinct(map(locate, places), lambda spot: (str(spot), spot.instance))
 
 
 def _row(spot: Spot) -> dict[str, str | int | None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from pipelink.diagnostics import Diagnostic, Place, Where
@@ -28,8 +28,9 @@ def folded(found: Sequence[Diagnostic], locate: Locate) -> list[Finding]:
     for diagnostic in found:
         places = [w for w in (diagnostic.primary, *diagnostic.secondary) if w is not None]
         spots = tuple(map(locate, places))
+        shown = tuple(distinct(spots, str))
         finding = Finding(
-            diagnostic.code, diagnostic.message, spots, diagnostic.notes, diagnostic.help
+            diagnostic.code, diagnostic.message, shown, diagnostic.notes, diagnostic.help
         )
         key = (diagnostic.code, _sites(places, spots), _without_names(diagnostic.message, spots))
         if key not in first:
@@ -38,6 +39,18 @@ def folded(found: Sequence[Diagnostic], locate: Locate) -> list[Finding]:
         elif spots and spots[0].instance:
             others[key].append(spots[0].instance)
     return [_noted(finding, others[key]) for key, finding in first.items()]
+
+
+def distinct(spots: Iterable[Spot], site: Callable[[Spot], object]) -> list[Spot]:
+    """Places without those that say nothing new of a site."""
+    said: dict[object, set[str]] = {}
+    kept = []
+    for spot in spots:
+        labels = said.setdefault(site(spot), set())
+        if not labels or spot.label not in {"", *labels}:
+            kept.append(spot)
+        labels.add(spot.label)
+    return kept
 
 
 def _sites(places: Sequence[Where], spots: Sequence[Spot]) -> tuple[object, ...]:

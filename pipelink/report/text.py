@@ -70,13 +70,13 @@ def print_map(product: Product, identity: Comparison | None, out: TextIO | None 
         if table.row_count:
             console.print(table)
     for remark in plan.remarks:
-        console.print(f"not played   {remark}")
+        console.print(f"remark       {remark}")
     audited, components = product.audited, {i.component for i in plan.instances}
     console.print("fold gate    held: every binding is a constant in the cubin")
     console.print(f"fingerprints held: {len(components)} contracts are those of the device code")
     console.print(
-        f"audit        {audited.registers} registers, {audited.barriers} barriers with "
-        f"__syncthreads(), {audited.stack_bytes} stack bytes, {audited.spill_bytes} spilled"
+        f"audit        {audited.registers} registers, {audited.barriers} barriers with id 0, "
+        f"{audited.stack_bytes} stack bytes, {audited.spill_bytes} spilled"
     )
     console.print(f"identity     {summary(identity)}")
 

@@ -11,6 +11,12 @@ __device__ __forceinline__ unsigned role_thread(Self self) {
     return threadIdx.x - static_cast<unsigned>(pipelink_bind(self, slot_of<"role.first_thread">));
 }
 
+// A shared address as a pointer of C++.
+template <class T>
+__device__ __forceinline__ T* shared_pointer(std::uint32_t address) {
+    return static_cast<T*>(__cvta_shared_to_generic(address));
+}
+
 // Who arrives at an mbarrier. The link computes how many that are from the role's warps, and the
 // code elects them with the same type.
 struct OneThread {
@@ -85,6 +91,11 @@ struct SharedClaim : Claim<name> {
         const auto stride =
             static_cast<std::uint32_t>((Bytes::at(self) + align - 1) / align * align);
         return pipelink_region(self, slot_of<name>, Scope::index(self) * stride + offset);
+    }
+    // The same as a pointer, for ordinary loads and stores.
+    template <class T>
+    __device__ __forceinline__ static T* pointer(Self self, std::uint32_t offset = 0) {
+        return shared_pointer<T>(address(self, offset));
     }
     constexpr auto per_warp() const {
         return SharedClaim<name, align, Bytes, PerWarp, entries...>(this->place);

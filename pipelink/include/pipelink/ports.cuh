@@ -276,6 +276,11 @@ struct Ring : Port<name_> {
         return pipelink_region(self, PartType::template slot<name_>,
                                state.stage * PartType::bytes(self));
     }
+    // The same as a pointer, for ordinary loads and stores.
+    template <class T, class PartType>
+    __device__ __forceinline__ static T* pointer(Self self, PartType tile, const RingState& state) {
+        return shared_pointer<T>(address(self, tile, state));
+    }
     // The bytes of one stage.
     __device__ __forceinline__ static std::uint32_t bytes(Self self) {
         return (Parts::bytes(self) + ...);
@@ -358,6 +363,8 @@ struct RingIn : Ring<name, Stages, By, Proxy, Parts...> {
     }
     // `stage` is read: every thread of the role calls it, those who arrive free the stage.
     __device__ __forceinline__ static void release(Self self, unsigned stage) {
+        constexpr bool loads = std::is_same_v<Proxy, GenericProxy>;
+        if constexpr (loads && std::is_same_v<By, EachWarp>) __syncwarp();
         if (!By::elected(self)) return;
         pipelink_arrive(self, Base::empty_slot, stage, Base::empty(self, stage));
     }
