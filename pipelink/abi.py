@@ -35,6 +35,7 @@ MAX_FACTS = 1 << 14
 MAX_ITEMS = 1024  # of any other list
 MAX_RECORDS = 4096  # of all lists together, facts aside
 MAX_SIDES = 5  # of a tensor, as cuTensorMapEncodeTiled takes
+MAX_OPERATIONS = 256  # that all entries play
 MAX_NESTING = 8
 # Letters and digits, single underscores between them: "__" joins names to link names.
 IDENTIFIER = re.compile(r"(?=.{1,128}\Z)[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*\Z")

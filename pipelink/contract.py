@@ -47,12 +47,13 @@ def component_of(data: bytes, path: Path) -> Component:
     if not notes.has_device_code:
         raise _refuse("PL001", path, f"{path} has a contract and no device code")
     version, text = contracts[0]
-    contract = decode_contract(path, text)
+    lines = _decode(path, places[0], abi.Places) if places else None
+    contract = decode_contract(path, text, lines)
     return Component(
         str(path),
         contract,
         abi.fnv1a(text),
-        _decode(path, places[0], abi.Places) if places else None,
+        lines,
         version,
         _decode(path, symbols[0], abi.Symbols) if symbols else None,
     )
@@ -71,11 +72,14 @@ def contract_text(path: Path) -> bytes:
     return next(text for kind, _, text in records if kind == abi.NOTE_CONTRACT)
 
 
-def decode_contract(path: Path, text: bytes) -> abi.Contract:
-    """A contract whose parts are what the passes take for granted."""
+def decode_contract(path: Path, text: bytes, lines: abi.Places | None = None) -> abi.Contract:
+    """A contract whose parts are what the passes take for granted; `lines` are those of its items."""
     contract = _decode(path, text, abi.Contract)
     for fault in faults(contract):
-        raise _refuse("PL003", path, f"{path}: {fault}")
+        of = getattr(lines, fault.section, ()) if fault.section else ()
+        place = FilePlace(of[fault.index] if fault.index < len(of) else str(path))
+        message = f"{path}: {fault.message}"
+        raise InputError(Diagnostic("PL003", message, place, help=fault.help))
     return contract
 
 

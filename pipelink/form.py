@@ -16,9 +16,10 @@ _TYPES = {"int": int, "bool": bool, "text": str, "element": str, "layout": str}
 
 
 # Fields that hold expressions, or layouts of them.
-_COMPUTED = frozenset(
-    "value condition amount arrivals count stages bytes shape box step of layout".split()
-)
+_COMPUTED = {
+    *("value", "condition", "amount", "arrivals", "count", "stages", "bytes"),
+    *("shape", "box", "step", "of", "layout"),
+}
 
 
 def faults(contract: Contract) -> Iterator[str]:
@@ -47,7 +48,7 @@ def faults(contract: Contract) -> Iterator[str]:
 
 def _sizes(contract: Contract) -> Iterator[str]:
     """Lists, texts and numbers have bounds, whatever they are for."""
-    records = computed = 0
+    records = computed = played = 0
     left: list[tuple[str, object]] = [("contract", contract)]
     while left:
         field, value = left.pop()
@@ -58,6 +59,7 @@ def _sizes(contract: Contract) -> Iterator[str]:
             if len(value) > most:
                 yield f"a list of {len(value)} {field}, {most} at most"
             records += 0 if field in ("facts", "values") else len(value)
+            played += len(value) if field in ("plays", "body") else 0
             left += [(field, item) for item in value]
         elif isinstance(value, str):
             if len(value) > abi.MAX_TEXT:
@@ -67,6 +69,8 @@ def _sizes(contract: Contract) -> Iterator[str]:
             yield f"a number of more than 64 bits as {field}"
     if records > abi.MAX_RECORDS:
         yield f"its lists have {records} items, {abi.MAX_RECORDS} at most"
+    if played > abi.MAX_OPERATIONS:
+        yield f"its entries play {played} operations, {abi.MAX_OPERATIONS} at most"
     if computed > abi.MAX_EXPRESSIONS:
         yield f"its expressions have {computed} characters, {abi.MAX_EXPRESSIONS} at most"
 

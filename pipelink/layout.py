@@ -17,6 +17,7 @@ from pipelink import expression
 from pipelink.abi import Value
 from pipelink.expression import ExpressionError
 
+_MOST = 1 << 63
 _TOKEN = re.compile(r"[(),:]|[^(),:]+")
 
 Mode = tuple[tuple[int, int], ...]  # (size, stride), innermost first
@@ -77,6 +78,8 @@ def parse(layout: str, facts: Mapping[str, Value]) -> Layout:
         raise ExpressionError(f"shape and stride of '{text}' are nested differently")
     modes = [list(_flat(*pair, text)) for pair in zip(shape, stride, strict=True)]
     sizes = tuple(math.prod(size for size, _ in mode) for mode in modes)
+    if max(sizes, default=1) >= _MOST:
+        raise ExpressionError(f"'{text}' has a mode of more than 64 bits")
     return Layout(tuple(map(_coalesced, modes)), sizes, text)
 
 

@@ -36,8 +36,8 @@ def read_written(path: Path, text: str) -> tuple[abi.Contract, abi.Places]:
     reader = _Reader(path, positions.positions(text))
     fields = reader.record(abi.Contract, DEFAULTS | table, (), "the contract")
     checkpoint(reader.faults)
-    encoded = msgspec.json.encode(fields)
-    return contract.decode_contract(path, encoded), reader.places(fields)
+    encoded, lines = msgspec.json.encode(fields), reader.places(fields)
+    return contract.decode_contract(path, encoded, lines), lines
 
 
 class _Wanted(NamedTuple):

@@ -201,7 +201,7 @@ def test_an_item_stands_at_its_header_or_at_its_inline_table():
         (
             'name = "registers"',
             'name = "a__b"',
-            "",
+            ":17",
             "'a__b' is no name of a claim",
             "",
         ),

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable, Iterator
 
-from pipelink.diagnostics import Diagnostic, FilePlace, Place
+from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where, nearest
 from pipelink.resolve import shown
 from pipelink.view import End, View, fact_names, who
 
@@ -65,17 +64,19 @@ def once(view: View) -> Iterator[Diagnostic]:
 def fit(view: View) -> Iterator[Diagnostic]:
     """What the producer hands over is what the consumer takes."""
     for producer, consumer in view.channels():
+        causes: tuple[Where, ...] | None = None
         for what, left, right in _differences(view, producer, consumer):
+            if causes is None:
+                causes = (
+                    *view.causes(producer.instance, *_texts(producer)),
+                    *view.causes(consumer.instance, *_texts(consumer)),
+                )
             yield Diagnostic(
                 "PL021",
                 f"{what}: {left} at '{producer.name}' of {who(producer.instance)}, "
                 f"{right} at '{consumer.name}' of {who(consumer.instance)}",
                 producer.place,
-                (
-                    consumer.place,
-                    *view.causes(producer.instance, *_texts(producer)),
-                    *view.causes(consumer.instance, *_texts(consumer)),
-                ),
+                (consumer.place, *causes),
                 help="make one side declare what the other has",
             )
 
@@ -150,7 +151,7 @@ def promises(view: View) -> Iterator[Diagnostic]:
             }
             for index, need in enumerate(end.instance.contract.promises):
                 if need.port == end.port.name and need.side == "needs" and need.name not in given:
-                    close = difflib.get_close_matches(need.name, sorted(given), 1)
+                    close = nearest(need.name, sorted(given))
                     yield Diagnostic(
                         "PL035",
                         f"'{end.name}' of {who(end.instance)} needs '{need.name}', which "

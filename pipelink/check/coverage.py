@@ -84,7 +84,9 @@ def _whole(view: View, end: End, side: int, size: str, cover: Cover) -> Iterator
         yield _fault(view, end, side, f"a tile reaches {cover.step} of {size}", (cover.step, size))
         return
     reach, have = view.value(end.instance, cover.step), view.value(end.instance, size)
-    slack = view.value(end.instance, end.port.box[side]) if end.port.box else 1
+    # A box of fewer sides than its tensor is another rule's.
+    box = end.port.box[side : side + 1]
+    slack = view.value(end.instance, box[0]) if box else 1
     if not have <= reach < have + (slack if _clips(end, cover) else 1):
         what = f"a tile reaches {reach} ({cover.step}) of {have} ({size}) elements"
         yield _fault(view, end, side, what, (cover.step, size))

@@ -133,14 +133,15 @@ def _troubles(kernel: _Kernel) -> Iterator[tuple[str, Trouble]]:
             yield from game.found.items()
             if hangs and not game.found and not any(uneven[n] for n in case):
                 yield game.deadlock()
-            left -= game.done
+            left -= game.done + sum(len(player.steps) for player in game.players)
             if game.orderly or left <= 0:
                 break
         if left <= 0:
             yield "acts", Trouble("unplayed", f"the play was broken off after {MOST_ACTS} acts")
             break
     if len(chosen) < total:
-        message = f"{len(chosen)} of {total} combinations of named counts and decisions were played"
+        many = total if total < 1 << 63 else "very many"
+        message = f"{len(chosen)} of {many} combinations of named counts and decisions were played"
         yield "combinations", Trouble("unplayed", message)
 
 
@@ -354,6 +355,8 @@ class _Game:
                     player.rounds = [now + times * (now - was) for now, was in pairs]
                 self.counts = {a: n + times * (n - counted[a]) for a, n in counts.items()}
                 return
+        # What is kept costs time and memory as acts do.
+        self.done += sum(len(player.rounds) for player in players) // 4
         visits.append(([player.rounds[:] for player in players], counts.copy()))
 
     def wrong(self, player: _Player, step: _Step) -> Trouble | None:

@@ -14,6 +14,8 @@ from pipelink.view import View, fact_names, who
 
 # PTX ISA, "Phase of the mbarrier object": the largest pending count.
 ARRIVALS = (1 << 20) - 1
+# CUDA C++ Programming Guide, "Compute Capabilities": local memory of a thread, in bytes.
+STACK = 512 << 10
 _UNBOUNDED = (1 << 63) - 1
 _AMOUNT = {"shared": "bytes", "barrier": "threads", "mbarrier": "mbarriers", "stack": "bytes"}
 
@@ -32,7 +34,9 @@ class _Value:
 def _claim(place: Place, claim: Claim) -> Iterator[_Value]:
     title = f"{_AMOUNT.get(claim.kind, claim.kind)} of claim '{claim.name}'"
     if claim.amount or claim.kind != "barrier":
-        yield _Value(place, title, claim.amount, 0 if claim.kind in ("stack", "shared") else 1)
+        least = 0 if claim.kind in ("stack", "shared") else 1
+        most = STACK if claim.kind == "stack" else _UNBOUNDED
+        yield _Value(place, title, claim.amount, least, most)
     yield _Value(place, f"barriers of claim '{claim.name}'", claim.count)
     if claim.kind == "mbarrier" and not claim.by:
         yield _Value(place, f"arrivals of claim '{claim.name}'", claim.arrivals, 1, ARRIVALS)
@@ -40,9 +44,15 @@ def _claim(place: Place, claim: Claim) -> Iterator[_Value]:
 
 def _port(place: Place, port: Port, extents: set[str]) -> Iterator[_Value]:
     of = f"of port '{port.name}'"
-    for text in (*port.shape, *port.box, *(c.step for c in port.covers)):
-        if text not in extents:
-            yield _Value(place, f"a side {of}", text)
+    whole = [c.step for c in port.covers if c.along == "whole"]
+    steps = [c.step for c in port.covers if c.along != "whole"]
+    # What only the launch knows can be a side of a tensor, and no other size.
+    if port.space == "global":
+        sides = [*port.box, *steps, *(s for s in (*port.shape, *whole) if s not in extents)]
+    else:
+        sides = [*port.box, *steps, *port.shape, *whole]
+    for text in sides:
+        yield _Value(place, f"a side {of}", text)
     if port.space == "register" and port.count:
         yield _Value(place, f"elements {of}", port.count)
     if port.space == "shared":

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from pipelink.abi import Claim
-from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where, checkpoint
+from pipelink.diagnostics import MOST_FINDINGS, Diagnostic, FilePlace, Place, Where, checkpoint
 from pipelink.model import BarrierPlan, Instance, MbarrierPlan, Region
 from pipelink.place.barriers import BarrierNeed, place_barriers
 from pipelink.place.memory import SWIZZLE_ALIGN, Need, place_memory
