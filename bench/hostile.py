@@ -7,7 +7,7 @@ import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from msgspec.structs import replace
 
@@ -26,6 +26,7 @@ from pipelink.abi import (  # noqa: E402
     Field,
     Operation,
     Promise,
+    Record,
     Requirement,
     SharedType,
 )
@@ -131,7 +132,7 @@ INTS += [sign * (1 << n) + d for n in (20, 31, 32, 40, 62, 63, 64) for sign in (
 INTS += [10**18, 10**30, 10**4000]
 NAMES = ["stages", "hidden", "tile_m", "tile_n", "tile_k", "k_steps", "m", "run", "schedule", "in"]
 NAMES += ["out", "acc", "x", "w", "tile", "full", "empty", "fence", "threads", "role", "kernel", "int"]
-NAMES += ["first_thread", "least_loader", "depth", "fast_mainloop", "routes", "store", "staging", "loader", "mainloop"]
+NAMES += ["first_thread", "least_loader", "depth", "fast_mainloop", "routes", "store", "staging", "loader"]
 TEXTS = ["", " ", "a" * 200, "x" * 20_000, "é", "\u202e", "Ⅷ", "a\nb", "a\n#error", "b\\", "??/", "\x1b[31m"]
 TEXTS += ["\0", "__", "a__b", "_a", "1a", "a.b", "*/", "{{ 7 }}", "{% raw %}", "'", '"', "\U0001f600", "]"]
 EXPRESSIONS = ["1 //0", "1 % 0", "()", "(1,)", "[]", "f'{m}'", "(m := 1)", "lambda: 1", "m.x", "m[0]", "'a'"]
@@ -142,12 +143,14 @@ EXPRESSIONS += ["(" * 199 + "1" + ")" * 199, "-" * 900 + "1", "not " * 200 + "1"
 LAYOUTS = ["(1):(1)", "(32,4):(1,32)", ":", "(1,2)", "((((1))))", "(2,(2,2)):(1,(2,4))", "(0,1):(1,1)", "():()"]
 LAYOUTS += ["(-4,1):(1,1)", "(1000000000000000000,1):(1,1)", "(" * 90 + "1" + ")" * 90, "1,2:3,4", "(4/0,1):(1,1)"]
 LAYOUTS += ["(a,b):(c,d)", "('a',1):(1,2)", "(256,tile_n/2):(1,256)", "((),):((),)", "(2(3)):(1)", "(1:1):(1:1)"]
-WORDS = "provides chooses imports derives extent agrees int bool text element layout shared barrier mbarrier"
-WORDS += " warps registers stack copies one_thread each_warp each_warpgroup each_thread role warpgroup warp"
-WORDS += " global register in out zero undefined row column whole generic async acquire commit wait release"
-WORDS += " repeat maybe step schedule promises needs bf16 f16 f32 i32 e4m3 i64"
-HOSTILE = [None, True, False, 1.5, float("nan"), float("inf"), [], {}, [[]], [None], Raw("1e400"), Raw("-0"), Raw("01")]
-HOSTILE += [Raw("[" * 5000), Raw("{" * 99), Raw('"\\ud800"'), Raw('"\\u0000"'), Raw('{"a":1,"a":2}'), Raw("")]
+WORDS: dict[str, list[str]] = {}  # of each field that has a fixed set of them
+for _record in Record.__subclasses__():
+    for _name, _type in get_type_hints(_record).items():
+        if get_origin(_type) is Literal:
+            WORDS.setdefault(_name, []).extend(get_args(_type))
+HOSTILE = [None, True, False, 1.5, float("nan"), float("inf"), [], {}, [[]], [None], Raw("1e400"), Raw("-0")]
+HOSTILE += [Raw("01"), Raw(""), Raw("[" * 5000), Raw("{" * 99)]
+HOSTILE += [Raw('"\\ud800"'), Raw('"\\u0000"'), Raw('{"a":1,"a":2}')]
 COMPUTED = {"value", "condition", "amount", "arrivals", "count", "stages", "step", "of", "bytes", "shape", "box"}
 NAMED = {"name", "port", "on", "component", "arguments", "during"}
 
@@ -170,15 +173,17 @@ def layout(rng: Random) -> str:
 
 def like(rng: Random, label: str, value: Any) -> Any:
     """Another value of the type that a field has."""
+    if label in WORDS and isinstance(value, str):
+        return rng.choice(WORDS[label] if rng.random() < 0.9 else TEXTS)
     if label == "layout":
         return rng.choice(LAYOUTS) if rng.random() < 0.5 else layout(rng)
     if label in COMPUTED:
-        computed = [expression(rng), str(rng.choice(INTS)), rng.choice(NAMES), rng.choice(EXPRESSIONS)]
-        return rng.choice(computed)
+        plain = str(rng.choice(INTS))
+        return rng.choice([expression(rng), plain, rng.choice(NAMES), rng.choice(EXPRESSIONS)])
     if label in NAMED:
         return rng.choice(NAMES if rng.random() < 0.8 else TEXTS)
     if isinstance(value, str):
-        return rng.choice(WORDS.split() if rng.random() < 0.7 else [*TEXTS, *LAYOUTS, *NAMES])
+        return rng.choice([*TEXTS, *LAYOUTS, *NAMES])
     if isinstance(value, bool):
         return not value
     if isinstance(value, int):
@@ -212,17 +217,17 @@ def change(rng: Random, box: Any, key: Any, label: str) -> None:
     roll = rng.random()
     if roll < 0.5:
         box[key] = like(rng, label, box[key])
-    elif roll < 0.7:
+    elif roll < 0.8:
         box[key] = copied(rng.choice(SPLICES.get(label, [None])))
-    elif roll < 0.78:
+    elif roll < 0.85:
         del box[key]
-    elif roll < 0.88 and isinstance(box, list):
+    elif roll < 0.93 and isinstance(box, list):
         more = [copied(box[key]) for _ in range(rng.choice([1, 1, 2, 9]))]
         for n, item in enumerate(more):
             if isinstance(item, dict) and "name" in item and rng.random() < 0.8:
                 item["name"] = f"{item['name']}{n}"
         box[key:key] = more
-    elif roll < 0.92:
+    elif roll < 0.95:
         box[key] = rng.choice(HOSTILE)
     elif isinstance(box, dict):
         name = rng.choice([key, "unknown", "", "__class__", rng.choice(list(SPLICES))])
@@ -308,7 +313,7 @@ def damaged(rng: Random, data: bytes) -> bytes:
         elif roll == 4:
             del changed[at : at + size]
         else:
-            number = rng.choice([0, 1, 2, 7, 0x7F, 0xFF, 1 << 16, 1 << 20, 1 << 31, (1 << 32) - 1, 1 << 40, 1 << 63])
+            number = rng.choice([0, 1, 2, 7, 0x7F, 0xFF, *(1 << n for n in (16, 20, 31, 40, 63)), (1 << 32) - 1])
             width = rng.choice([1, 2, 4, 8])
             place = hot(rng, bytes(changed)) if roll == 5 else at
             changed[place : place + width] = (number % (1 << 8 * width)).to_bytes(width, "little")
@@ -335,13 +340,14 @@ def random_case(rng: Random, number: int) -> Case:
     data = rng.randbytes(rng.choice([0, 1, 16, 64, 200, 1000, 5000]))
     head = minimal_elf.elf([minimal_elf.CODE])[:64]
     sections = [(".note.pipelink", rng.choice([7, 7, 7, 1, 8, 2, 3, 11]), data, rng.choice([0, 0, 0x800]))]
+    lengths = struct.pack("<III", 9, rng.choice([0, 8, len(data)]), rng.randrange(1 << 12))
     kinds = [
         data,
         rng.choice([b"\x7fELF", b"\x7fELF\2\1\1", b"\x7fELF\1\2\1", b"!<arch>\n"]) + data,
         head + data,
         head[:40] + struct.pack("<Q", rng.choice([0, 64, 100])) + head[48:60] + b"\xff\xff" + head[62:] + data,
         minimal_elf.elf([*sections, *([minimal_elf.CODE] if rng.random() < 0.5 else [])]),
-        object_(struct.pack("<III", 9, rng.choice([0, 8, len(data)]), rng.randrange(1 << 12)) + b"PipeLink\0\0\0\0" + data),
+        object_(lengths + b"PipeLink\0\0\0\0" + data),
         object_(note(rng.choice([CONTRACT, PLACES]), data)),
         object_(note(CONTRACT, data.decode("latin1").encode())),
     ]

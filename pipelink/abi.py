@@ -263,11 +263,13 @@ class Places(Record, frozen=True):
 
 
 class Symbol(Record, frozen=True):
-    """A definition that others could have too; `text` is a type's members or the hash of a body."""
+    """A definition that others could have too. `name` is mangled, `shown` as people write it; `text`
+    is a type's members or the hash of a body."""
 
     name: str
     text: str = ""
     place: str = ""
+    shown: str = ""
 
 
 class Symbols(Record, frozen=True):

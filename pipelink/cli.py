@@ -227,10 +227,10 @@ def _accepted(data: bytes, text: str, source: Path) -> bytes:
     """The note of an object's symbols, if it is a component that keeps to its contract."""
     import msgspec
 
-    from pipelink import abi, contract, unit
+    from pipelink import abi, contract, toolchain, unit
 
     component = contract.component_of(data, source)
-    read = unit.read_unit(text)
+    read = unit.read_unit(text).named(toolchain.demangled)
     checkpoint(list(unit.faults(read)))
     name = component.contract.component
     symbols = abi.Symbols(name, tuple(read.strong), tuple(read.weak), tuple(read.types))

@@ -251,16 +251,18 @@ def _edge(a: abi.Part, b: abi.Part, scope: Scope) -> Verdict:
 def _clipped(_: abi.Cover, b: abi.Cover, scope: Scope) -> Verdict:
     if b.clipped:
         return compatible("nothing past the tensor's end is touched any more")
+    if scope.port is not None and scope.port.box:
+        return compatible("bulk copies touch nothing past the end by themselves")
     if scope.port is not None and _open(b, scope.port, scope.new):
         return breaking("kernels are refused: tiles pass the end of a size that a launch has (PL038)")
     return agree("tensors must be of whole tiles")
 
 
 def _open(cover: abi.Cover, port: abi.Port, whole: abi.Contract) -> bool:
-    """Whether tiles go over a side whose size only a launch knows, by other than bulk copies."""
+    """Whether tiles go over a side whose size only a launch knows."""
     extents = {f.name for f in whole.facts if f.kind == "extent"}
     sides = (size for size, c in zip(port.shape, port.covers, strict=True) if c is cover)
-    return cover.along != "whole" and not port.box and any(size in extents for size in sides)
+    return cover.along != "whole" and any(size in extents for size in sides)
 
 
 OPERATIONS = Items("operation", lambda _: (PLAYED, PLAYED), ("do", "on", "name"), PLAYED)

@@ -5,9 +5,10 @@ are names, that every reference in a contract has its target, and that values ha
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from pipelink import abi
-from pipelink.abi import Contract, Entry, Fact, Operation, Port, Record, Value
+from pipelink.abi import Claim, Contract, Entry, Fact, Operation, Port, Record, Value
 from pipelink.expression import ExpressionError
 from pipelink.floating import FloatingPoint
 from pipelink.layout import parse
@@ -22,28 +23,44 @@ _COMPUTED = {
 }
 
 
-def faults(contract: Contract) -> Iterator[str]:
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong, and with which item of which list; without a list it is the whole contract."""
+
+    message: str
+    section: str = ""
+    index: int = 0
+    help: str = ""
+
+
+def faults(contract: Contract) -> Iterator[Fault]:
     """Every fault of a contract. Those of its size come first: the others take time by it."""
-    yield from _sizes(contract)
+    yield from map(Fault, _sizes(contract))
     yield from _names(contract)
-    yield from _build(contract)
+    yield from map(Fault, _build(contract))
     yield from _slots(contract)
-    for fact in contract.facts:
-        yield from _fact(fact)
+    for index, fact in enumerate(contract.facts):
+        yield from _of("facts", index, _fact(fact))
     yield from _claims(contract)
     boxes = {p.name for p in contract.ports if p.space == "global" and p.box}
-    for port in contract.ports:
-        yield from _port(port)
-        yield from _copies(boxes, port)
+    for index, port in enumerate(contract.ports):
+        yield from _of("ports", index, _port(port))
+        yield from _of("ports", index, _copies(boxes, port))
     known = {"tile", *(f.name for f in contract.facts if f.kind == "extent")}
     known |= {p.name for p in contract.ports}
     ends = {p.name: p.direction for p in contract.ports if p.space == "shared"}
-    for entry in contract.entries:
-        yield from _entry(known, ends, entry)
+    for index, entry in enumerate(contract.entries):
+        yield from _arguments(known, entry, index)
+        yield from _of("entries", index, _entry(ends, entry))
     ports = {p.name: p for p in contract.ports}
-    for promise in contract.promises:
+    for index, promise in enumerate(contract.promises):
         if promise.port not in ports:
-            yield f"'{promise.name}' is said of port '{promise.port[:80]}', which it does not have"
+            text = f"'{promise.name}' is said of port '{promise.port[:80]}', which it does not have"
+            yield Fault(text, "promises", index)
+
+
+def _of(section: str, index: int, texts: Iterable[str]) -> Iterator[Fault]:
+    return (Fault(text, section, index) for text in texts)
 
 
 def _sizes(contract: Contract) -> Iterator[str]:
@@ -85,44 +102,54 @@ def _build(contract: Contract) -> Iterator[str]:
         yield f"'{contract.floating_point[:80]}' is no floating-point mode"
 
 
-def _names(contract: Contract) -> Iterator[str]:
+def _names(contract: Contract) -> Iterator[Fault]:
     """Names are identifiers, unique in their lists."""
     if not abi.IDENTIFIER.match(contract.component):
-        yield f"'{contract.component[:80]}' is no name of a component"
-    lists: list[tuple[str, Iterable[str]]] = [
-        ("fact", (f.name for f in contract.facts)),
-        ("claim", (c.name for c in contract.claims)),
-        ("port", (p.name for p in contract.ports)),
-        ("entry", (e.name for e in contract.entries)),
-        ("type", (t.name for t in contract.types)),
-        *(("part", (q.name for q in p.parts)) for p in contract.ports if p.parts),
-        *(("field", (f.name for f in t.fields)) for t in contract.types),
+        yield Fault(f"'{contract.component[:80]}' is no name of a component")
+    lists: list[tuple[str, str, Iterable[str]]] = [
+        ("facts", "fact", (f.name for f in contract.facts)),
+        ("claims", "claim", (c.name for c in contract.claims)),
+        ("ports", "port", (p.name for p in contract.ports)),
+        ("entries", "entry", (e.name for e in contract.entries)),
+        ("types", "type", (t.name for t in contract.types)),
     ]
-    for title, names in lists:
-        seen: set[str] = set()
-        for name in names:
-            if not abi.IDENTIFIER.match(name):
-                yield f"'{name[:80]}' is no name of a {title}"
-            if name in seen:
-                yield f"{title} '{name}' stands twice in the contract"
-            seen.add(name)
+    for section, title, names in lists:
+        yield from (Fault(text, section, index) for index, text in _named(title, names))
+    for index, port in enumerate(contract.ports):
+        named = _named("part", (q.name for q in port.parts))
+        yield from _of("ports", index, (text for _, text in named))
+    for index, type_ in enumerate(contract.types):
+        named = _named("field", (f.name for f in type_.fields))
+        yield from _of("types", index, (text for _, text in named))
 
 
-def _slots(contract: Contract) -> Iterator[str]:
+def _named(title: str, names: Iterable[str]) -> Iterator[tuple[int, str]]:
+    """The faults of a list of names, each with the number of the name."""
+    seen: set[str] = set()
+    for index, name in enumerate(names):
+        if not abi.IDENTIFIER.match(name):
+            yield index, f"'{name[:80]}' is no name of a {title}"
+        if name in seen:
+            yield index, f"{title} '{name}' stands twice in the contract"
+        seen.add(name)
+
+
+def _slots(contract: Contract) -> Iterator[Fault]:
     """A slot is known by its name alone, so a fact and a claim can't share one, and no part has the
     name of what a ring, a barrier or the role has beside it."""
     facts = {f.name for f in contract.facts}
     taken = {"role.first_thread"}
-    for claim in contract.claims:
+    for index, claim in enumerate(contract.claims):
         if claim.kind in ("shared", "barrier", "mbarrier") and claim.name in facts:
-            yield f"'{claim.name}' is a fact and a claim"
+            yield Fault(f"'{claim.name}' is a fact and a claim", "claims", index)
         if claim.kind == "barrier":
             taken.add(f"{claim.name}.threads")
-    for port in contract.ports:
+    for index, port in enumerate(contract.ports):
         for part in port.parts:
             slot = f"{port.name}.{part.name}"
             if part.name in ("full", "empty", "fence") or slot in taken:
-                yield f"part '{part.name}' of port '{port.name}' has a name that is taken"
+                text = f"part '{part.name}' of port '{port.name}' has a name that is taken"
+                yield Fault(text, "ports", index)
 
 
 def _fact(fact: Fact) -> Iterator[str]:
@@ -151,19 +178,24 @@ def _value(fact: Fact, value: Value) -> Iterator[str]:
             yield f"fact '{fact.name}': {error}"
 
 
-def _claims(contract: Contract) -> Iterator[str]:
+def _claims(contract: Contract) -> Iterator[Fault]:
     entries = {e.name for e in contract.entries}
-    for claim in contract.claims:
-        if not 0 < claim.align <= 1024 or claim.align & (claim.align - 1):
-            yield f"claim '{claim.name}' is aligned to {claim.align}: a power of two up to 1024"
-        for name in claim.during:
-            if name not in entries:
-                yield f"claim '{claim.name}' lives during '{name[:80]}', which is no entry"
-        if claim.kind == "mbarrier" and not claim.arrivals and not claim.by:
-            yield f"claim '{claim.name}' says nothing of who arrives"
+    for index, claim in enumerate(contract.claims):
+        yield from _of("claims", index, _claim(claim, entries))
     for kind in ("warps", "registers", "stack"):
-        if sum(c.kind == kind for c in contract.claims) > 1:
-            yield f"it claims {kind} twice"
+        own = [index for index, claim in enumerate(contract.claims) if claim.kind == kind]
+        if len(own) > 1:
+            yield Fault(f"it claims {kind} twice", "claims", own[1])
+
+
+def _claim(claim: Claim, entries: Collection[str]) -> Iterator[str]:
+    if not 0 < claim.align <= 1024 or claim.align & (claim.align - 1):
+        yield f"claim '{claim.name}' is aligned to {claim.align}: a power of two up to 1024"
+    for name in claim.during:
+        if name not in entries:
+            yield f"claim '{claim.name}' lives during '{name[:80]}', which is no entry"
+    if claim.kind == "mbarrier" and not claim.arrivals and not claim.by:
+        yield f"claim '{claim.name}' says nothing of who arrives"
 
 
 def _known_elements() -> str:
@@ -201,10 +233,14 @@ def _copies(boxes: Collection[str], port: Port) -> Iterator[str]:
                 )
 
 
-def _entry(known: Collection[str], ends: Mapping[str, str], entry: Entry) -> Iterator[str]:
+def _arguments(known: Collection[str], entry: Entry, index: int) -> Iterator[Fault]:
     for name in entry.arguments:
         if name not in known:
-            yield f"entry '{entry.name}' has argument '{name[:80]}', no port and no extent"
+            text = f"entry '{entry.name}' has argument '{name[:80]}', no port and no extent"
+            yield Fault(text, "entries", index, f"list '{name[:80]}' in pl::contract")
+
+
+def _entry(ends: Mapping[str, str], entry: Entry) -> Iterator[str]:
     if entry.tiles and (entry.kind != "schedule" or len(entry.tiles) != 2):
         yield f"entry '{entry.name}' has {len(entry.tiles)} sides of tiles, a schedule has 2"
     yield from (f"entry '{entry.name}' {fault}" for fault in _plays(entry.plays, ends, 1))

@@ -1,8 +1,8 @@
 """Facts to a fixed point: every fact gets one value and one provider.
 
 An import takes the value of the nearest provider: over channels, else of its role or the schedule.
-The kernel's own facts (the manifest's [facts]) reach everybody. So two pipelines of the same components can stand in one kernel,
-each with values of its own.
+The kernel's own facts (the manifest's [facts]) reach everybody. So two pipelines of the same components
+can stand in one kernel, each with values of its own.
 """
 
 from __future__ import annotations

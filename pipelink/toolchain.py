@@ -238,6 +238,18 @@ def _add_note(path: Path, note: bytes) -> None:
         raise ToolError(f"objcopy can't add {section} to {path.name}", run.stderr)
 
 
+def demangled(names: Sequence[str]) -> list[str]:
+    """C++ names as people write them."""
+    program = shutil.which("c++filt")
+    if program is None:
+        raise ToolError("there is no c++filt beside gcc: it comes with binutils")
+    text = "\n".join(names)
+    run = subprocess.run([program], input=text, capture_output=True, text=True, check=False)
+    if run.returncode:
+        raise ToolError("c++filt can't read names", run.stderr)
+    return run.stdout.rstrip("\n").split("\n") if names else []
+
+
 def _write_depfile(made: Path, depfile: Path, output: Path, prelude: Path) -> None:
     _, _, depends = made.read_text().partition(":")
     words = [w for w in depends.replace("\\\n", " ").split() if Path(w).name != prelude.name]

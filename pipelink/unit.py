@@ -12,8 +12,10 @@ definitions and uses out of it. It looks for a few fixed forms and leaves all el
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+
+from msgspec.structs import replace
 
 from pipelink import abi
 from pipelink.abi import Symbol
@@ -26,7 +28,9 @@ _INTERNAL = ("_INTERNAL_", "_GLOBAL__N_")
 _SHARED = re.compile(r"(?:^|\s)__shared__\s[^;=]*?\b(\w+)(?:\[[^;]*)?[;=]")
 _TYPE = re.compile(r"(?:struct|union) (\w+) (?:: [^{]*)?\{")
 # Names that the front end numbers by unit: of temporaries, and of what has internal linkage.
-_NUMBERED = re.compile(r"_INTERNAL_[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}|__(?:cuda_local_var|T)_?\d[\d_]*")
+_NUMBERED = re.compile(
+    r"_INTERNAL_[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}|__(?:cuda_local_var|T)_?\d[\d_]*"
+)
 _OWN = ("pipelink_", "__")
 # What the toolchain brings is the same for all objects of one version, which contracts record.
 _FOREIGN = ("/include/crt/", "/cuda_", "/nvidia/", "/c++/", "/usr/include/", "/gcc/")
@@ -43,6 +47,12 @@ class Unit:
     shared: list[Symbol] = field(default_factory=list)
     calls: list[Symbol] = field(default_factory=list)
 
+    def named(self, demangled: Callable[[Sequence[str]], list[str]]) -> Unit:
+        """The same with names as people write them."""
+        kinds = (self.strong, self.weak, self.types, self.shared, self.calls)
+        names = iter(demangled([symbol.name for kind in kinds for symbol in kind]))
+        return Unit(*([_shown(s, next(names)) for s in kind] for kind in kinds))
+
 
 def read_unit(text: str) -> Unit:
     """The definitions in a device unit's text."""
@@ -52,23 +62,23 @@ def read_unit(text: str) -> Unit:
     lines = _placed(text)
     for number, (line, place) in enumerate(lines):
         if "__shared__" in line and (match := _SHARED.search(line)):
-            unit.shared.append(Symbol(_short(match[1]), place=place))
+            unit.shared.append(Symbol(match[1], place=place))
         if match := _TYPE.match(line):
             if _listed(match[1], place):
                 body = _below(lines, number)
-                unit.types.append(Symbol(_short(match[1]), _kept(body), place))
+                unit.types.append(Symbol(match[1], _kept(body), place))
         elif match := _DECLARED.search(_ATTRIBUTE.sub("", line)):
             linkage, name = match[1], match[2]
             whole = _below(lines, number)
             if whole.rstrip().endswith(";") and "{" not in whole:
                 if linkage and "__device_builtin__" not in line:
-                    declared[name] = Symbol(_short(name), place=place)
+                    declared[name] = Symbol(name, place=place)
                 continue
             defined.add(name)
             if "(static" in line or not _listed(name, place):
                 continue
             weak = "nv_linkonce_odr" in line or "nv_weak_odr" in line
-            own = Symbol(_short(name), _hash(whole) if weak else "", place)
+            own = Symbol(name, _hash(whole) if weak else "", place)
             (unit.weak if weak else unit.strong).append(own)
     unit.calls = [s for n, s in declared.items() if n not in defined and _listed(n, s.place)]
     return unit
@@ -116,6 +126,11 @@ def _kept(text: str) -> str:
     return inside if len(inside) <= _LONGEST_TEXT else f"#{_hash(inside)}"
 
 
+def _shown(symbol: Symbol, name: str) -> Symbol:
+    shown = "" if name == symbol.name else _short(name)
+    return replace(symbol, name=_short(symbol.name), shown=shown)
+
+
 def _short(name: str) -> str:
     if len(name) <= _LONGEST_NAME:
         return name
@@ -127,7 +142,7 @@ def faults(unit: Unit) -> Iterator[Diagnostic]:
     for symbol in unit.shared:
         yield Diagnostic(
             "PL046",
-            f"'{symbol.name}' is shared memory that no contract claims",
+            f"'{symbol.shown or symbol.name}' is shared memory that no contract claims",
             FilePlace(symbol.place),
             notes=("all `extern __shared__` arrays of a kernel have one base, that of the arena",),
             help="claim the bytes with pl::claims_shared and take their address from it",
@@ -135,8 +150,10 @@ def faults(unit: Unit) -> Iterator[Diagnostic]:
     for symbol in unit.calls:
         yield Diagnostic(
             "PL047",
-            f"'{symbol.name}' is called, and this object does not define it",
+            f"'{symbol.shown or symbol.name}' is called, and this object does not define it",
             FilePlace(symbol.place),
-            notes=("a link by name checks no types: the call may go to a function of other arguments",),
+            notes=(
+                "a link by name checks no types: the call may go to a function of other arguments",
+            ),
             help="include its definition, or let its owner make it an entry that the kernel runs",
         )

@@ -192,7 +192,7 @@ def test_an_unknown_arch_is_refused(toy, refused):
     assert refused(*argv, prepare=lambda: Path("a.cu").touch()) == (
         "error[PL007]: unknown target 'sm_91'\n"
         "  --> --arch\n"
-        "  = help: known targets: sm_80, sm_90a, sm_100a, sm_103a, sm_120a\n"
+        "  = help: did you mean 'sm_90a'? known targets: sm_80, sm_90a, sm_100a, sm_103a, sm_120a\n"
     )
 
 
@@ -209,7 +209,7 @@ def test_an_unknown_target_is_refused(toy, refused):
         "  --> toy.kernel.toml:2\n"
         "   |\n"
         ' 2 | target = "sm_90"\n'
-        "  = help: did you mean 'sm_90a'?\n"
+        "  = help: did you mean 'sm_90a'? known targets: sm_80, sm_90a, sm_100a, sm_103a, sm_120a\n"
     )
 
 

@@ -267,6 +267,24 @@ def test_a_change_has_a_class_and_a_clause(level, changed, what, gist):
     assert gist in why
 
 
+OPEN = "kernels are refused: tiles pass the end of a size that a launch has (PL038)"
+
+
+@pytest.mark.parametrize(
+    ("size", "box", "level", "why"),
+    [
+        ("m", (), "breaking", OPEN),
+        ("64", (), "needs consumers to agree", "tensors must be of whole tiles"),
+        ("m", ("8",), "compatible", "bulk copies touch nothing past the end by themselves"),
+    ],
+)
+def test_a_side_that_is_clipped_no_more(size, box, level, why):
+    old = Port("z", "global", "in", "f32", (size,), box, covers=(CLIPPED,))
+    new = replace(old, covers=(replace(CLIPPED, clipped=False),))
+    line = f"  port z.cover row.clipped: true -> false; {why}"
+    assert said(add(WHOLE, "ports", old), add(WHOLE, "ports", new)) == [level, line]
+
+
 # --- What belongs together --------------------------------------------------------------------
 
 

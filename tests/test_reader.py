@@ -7,6 +7,7 @@ from contracts import EPILOGUE, LOADER, MAINLOOP, add, change, encode, places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from minimal_elf import CODE, CONTRACT, PLACES, elf, note, object_
+from msgspec.structs import replace
 
 from pipelink import abi, contract
 from pipelink import elf as reader
@@ -22,7 +23,7 @@ from pipelink.abi import (
     Promise,
     Tiling,
 )
-from pipelink.diagnostics import InputError
+from pipelink.diagnostics import FilePlace, InputError
 
 ROOT = Path(__file__).parent.parent
 OBJECT = object_(note(PLACES, encode(places(EPILOGUE))), note(CONTRACT, encode(EPILOGUE)))
@@ -186,6 +187,27 @@ def test_the_fingerprint_is_fnv1a():
 def test_a_contract_that_makes_no_sense_is_refused(tmp_path, changed, fault):
     path = tmp_path / "a.o"
     assert read(path, object_(note(CONTRACT, encode(changed)))) == f"{path}: {fault}"
+
+
+@pytest.mark.parametrize(
+    ("changed", "line", "way_out"),
+    [
+        (change(LOADER, "facts", "tile_m", name="hidden"), ":13", ""),
+        (change(LOADER, "facts", "m", name="1m"), ":17", ""),
+        (add(LOADER, "claims", Claim("warps", "warps", "1"), Claim("w", "warps", "1")), ":32", ""),
+        (change(LOADER, "ports", "x", covers=(Cover("row", "tile_m"),)), ":40", ""),
+        (change(LOADER, "entries", "run", plays=(Operation("wait", "out"),)), ":50", ""),
+        (change(LOADER, "entries", "run", arguments=("z",)), ":50", "list 'z' in pl::contract"),
+        (replace(LOADER, component="a b"), "", ""),
+    ],
+)
+def test_a_fault_stands_at_the_line_of_its_item(changed, line, way_out):
+    data = object_(note(CONTRACT, encode(changed)), note(PLACES, encode(places(changed))))
+    with pytest.raises(InputError) as caught:
+        contract.component_of(data, Path("a.o"))
+    (found,) = caught.value.diagnostics
+    assert found.primary == FilePlace(f"loader.cu{line}" if line else "a.o")
+    assert found.help == way_out
 
 
 def test_a_value_of_more_than_64_bits_is_refused(tmp_path):

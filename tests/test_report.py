@@ -197,6 +197,23 @@ def test_json_has_every_place_and_folds_nothing():
     assert json.loads(as_json(found, locate)) == {"diagnostics": [first, second]}
 
 
+def test_a_place_that_says_nothing_new_is_left_out():
+    here = FilePlace("loader.cu:2", label="4 stages")
+    sides = (FilePlace("loader.cu:2"), here, FilePlace("loader.cu:2", label="full"))
+    found = [Diagnostic("PL021", "no", here, sides), differ(secondary=(Place("b", "ports", 1),))]
+    places = [row["places"] for row in json.loads(as_json(found, locate))["diagnostics"]]
+    assert [[(p["label"], p["instance"]) for p in row] for row in places] == [
+        [("4 stages", ""), ("full", "")],
+        [("4 stages", "load"), ("", "b")],
+    ]
+    assert as_github(found, locate).splitlines() == [
+        "::error file=loader.cu,line=2,title=PL021::no%0A4 stages%0Aloader.cu:2: full",
+        f"::error file=loader.cu,line=2,title=PL021::{differ().message}%0A4 stages",
+    ]
+    results = json.loads(as_sarif(found, locate))["runs"][0]["results"]
+    assert [len(r.get("relatedLocations", ())) for r in results] == [1, 0]
+
+
 def test_github_gets_a_command_a_finding_with_its_text_escaped():
     Path("a,b").mkdir()
     Path("a,b/50%: x.cu").write_text("\none\n")
@@ -368,8 +385,10 @@ def test_explain_shows_a_page_the_list_or_what_was_meant(call):
     assert call("explain", "--list") == (0, lines, "")
     message = "pipelink: unknown code 'PL21': did you mean PL021?\n"
     assert call("explain", "PL21") == (1, "", message)
-    message = "pipelink: unknown code '../X': `pipelink explain --list` shows all\n"
-    assert call("explain", "../x") == (1, "", message)
+    codes = f"they are PL001 to {max(CODES)}, `pipelink explain --list` shows all"
+    for code in ("PL999", "PL049", "../X"):
+        message = f"pipelink: unknown code '{code}': {codes}\n"
+        assert call("explain", code.lower()) == (1, "", message)
     assert call("explain").code == 2
 
 

@@ -157,7 +157,9 @@ def symbols(view: View) -> Iterator[Diagnostic]:
         for kind, own in (("strong", found.strong), ("weak", found.weak), ("type", found.types)):
             for symbol in own:
                 first, other = seen.setdefault((kind, symbol.name), (instance, symbol))
-                if first is instance or (kind == "type" and symbol.name in listed):
+                if first is instance or (
+                    kind == "type" and (symbol.shown or symbol.name) in listed
+                ):
                     continue
                 if kind == "strong" or symbol.text != other.text:
                     yield _clash(kind, (first, other), (instance, symbol))
@@ -167,20 +169,21 @@ def _one_of_each_object(view: View) -> list[Instance]:
     return list({i.component.path: i for i in reversed(view.kernel.instances)}.values())[::-1]
 
 
-def _clash(
-    kind: str, left: tuple[Instance, Symbol], right: tuple[Instance, Symbol]
-) -> Diagnostic:
+def _clash(kind: str, left: tuple[Instance, Symbol], right: tuple[Instance, Symbol]) -> Diagnostic:
     (first, a), (second, b) = left, right
-    names = f"{who(first)} and {who(second)}"
+    names, called = f"{who(first)} and {who(second)}", a.shown or a.name
     build = "build both with the same header and the same -D"
     if kind == "strong":
-        code, message = "PL042", f"function '{a.name}' is defined by {names}"
+        code, message = "PL042", f"function '{called}' is defined by {names}"
         help_ = "give it internal linkage (static, or an unnamed namespace), or a namespace of its owner"
     elif kind == "weak":
-        code, message = "PL048", f"inline function '{a.name}' has another body in {names}"
+        code, message = "PL048", f"inline function '{called}' has another body in {names}"
         help_ = f"{build}, or give it internal linkage"
     else:
-        code, message = "PL018", f"type '{a.name}' is not the same in {names}{_members(a.text, b.text)}"
+        code, message = (
+            "PL018",
+            f"type '{called}' is not the same in {names}{_members(a.text, b.text)}",
+        )
         help_ = build
     return Diagnostic(code, message, FilePlace(b.place), (FilePlace(a.place),), help=help_)
 
