@@ -323,15 +323,16 @@ def make(only: list[str]) -> None:
     summary(done)
 
 
-def save(done: list[Mutant]) -> None:
+def save(done: list[Mutant], **circumstances: Any) -> None:
     rows = []
     for mutant in done:
         row = asdict(mutant)
         row.pop("text")
         rows.append(row)
-    RESULTS.write_text(
-        json.dumps({"command": "bench/mutations.py", "mutants": rows}, indent=1) + "\n"
-    )
+    before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    kept = {key: before[key] for key in ("host",) if key in before}
+    text = json.dumps({**kept, **circumstances, "mutants": rows}, indent=1)
+    RESULTS.write_text(text + "\n")
 
 
 def load() -> list[Mutant]:

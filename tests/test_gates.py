@@ -3,6 +3,7 @@
 import os
 import re
 import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -270,6 +271,15 @@ def test_a_function_that_two_owners_define_is_refused_with_both_objects(folder, 
         assert main(["compile", f"{name}.cu", "-o", f"{name}.o", "--arch", "sm_90a"]) == 0
     text = (KERNELS / "hand_over.kernel.toml").read_text()
     Path("k.kernel.toml").write_text(text.replace("tests/kernels/", ""))
+    said = refusal(capsys)
+    assert said.startswith(
+        "error[PL042]: function 'helper(float)' is defined by writer of test-team (instance 'write') and "
+        "reader of other-team (instance 'read')\n"
+    )
+    # An object that does not say what it defines, as one of format 1: the link finds both.
+    for name in names:
+        section = "--remove-section=.note.pipelink.symbols"
+        subprocess.run(["objcopy", section, f"{name}.o"], check=True)
     said = refusal(capsys)
     assert said.startswith("error[PL042]: '_Z6helperf' is defined by ")
     assert sorted(re.findall(r"(\w+)\.o", said.splitlines()[0])) == ["reader", "writer"]
