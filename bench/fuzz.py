@@ -48,7 +48,7 @@ SPARE_ADDRESSES = 512 << 20  # more than is allowed, so that what is too much is
 SILENT_S = 20.0  # a worker that says nothing for so long hangs where no signal reaches it
 BATCH = 250
 SHRINK_S = 30.0
-COUNTS = {"contract": 60_000, "places": 2_000, "wide": 4_200, "object": 33_800, "random": 10_000}
+COUNTS = {"contract": 58_000, "lines": 4_000, "wide": 4_200, "object": 33_800, "random": 10_000}
 SAVED = ROOT / "build" / "fuzz"
 
 
@@ -84,7 +84,7 @@ def make(seed: int, kind: str, number: int) -> Case:
     rng = random.Random(f"{seed} {kind} {number}")
     if kind == "object":
         return hostile.object_case(rng, number, KERNELS)
-    makers = {"contract": hostile.contract_case, "places": hostile.places_case}
+    makers = {"contract": hostile.contract_case, "lines": hostile.lines_case}
     return (makers | {"wide": wide.wide_case, "random": hostile.random_case})[kind](rng, number)
 
 

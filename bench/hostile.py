@@ -20,6 +20,7 @@ from contracts import ALL, add, encode, places  # noqa: E402
 from minimal_elf import CONTRACT, PLACES, note, object_  # noqa: E402
 
 from pipelink.abi import (  # noqa: E402
+    NOTE_SYMBOLS,
     Claim,
     Contract,
     Fact,
@@ -29,6 +30,8 @@ from pipelink.abi import (  # noqa: E402
     Record,
     Requirement,
     SharedType,
+    Symbol,
+    Symbols,
 )
 
 Random = random.Random
@@ -120,9 +123,19 @@ def kernels() -> dict[str, Kernel]:
 
 
 def whole(text: bytes, contract: Contract | None = None) -> bytes:
-    """An object with a contract's text, and with lines if the contract is known."""
-    lines = [note(PLACES, encode(places(contract)))] if contract else []
-    return object_(note(CONTRACT, text), *lines)
+    """An object with a contract's text, and with lines and symbols if the contract is known."""
+    if contract is None:
+        return object_(note(CONTRACT, text))
+    others = [note(PLACES, encode(places(contract))), note(NOTE_SYMBOLS, encode(symbols(contract)))]
+    return object_(note(CONTRACT, text), *others)
+
+
+def symbols(contract: Contract) -> Symbols:
+    """A function of its own, an inline one that is the same for all, and a shared type."""
+    own = Symbol(f"_Z1{contract.component}", "", "a.cu:1", f"{contract.component}()")
+    types = (Symbol("Route", "float weight; int where", "route.cuh:7", "Route"),)
+    weak = (Symbol("_Z4fastf", "#77", "fast.cuh:3", "fast(float)"),)
+    return Symbols(contract.component, (own,), weak, types)
 
 
 # --- values
@@ -151,8 +164,9 @@ for _record in Record.__subclasses__():
 HOSTILE = [None, True, False, 1.5, float("nan"), float("inf"), [], {}, [[]], [None], Raw("1e400"), Raw("-0")]
 HOSTILE += [Raw("01"), Raw(""), Raw("[" * 5000), Raw("{" * 99)]
 HOSTILE += [Raw('"\\ud800"'), Raw('"\\u0000"'), Raw('{"a":1,"a":2}')]
-COMPUTED = {"value", "condition", "amount", "arrivals", "count", "stages", "step", "of", "bytes", "shape", "box"}
-NAMED = {"name", "port", "on", "component", "arguments", "during"}
+COMPUTED = {"value", "condition", "amount", "arrivals", "count", "stages", "step", "of", "bytes"}
+COMPUTED |= {"shape[]", "box[]"}
+NAMED = {"name", "port", "on", "component", "arguments[]", "during[]"}
 
 
 def expression(rng: Random, depth: int = 0) -> str:
@@ -190,7 +204,9 @@ def like(rng: Random, label: str, value: Any) -> Any:
         return rng.choice(INTS)
     if isinstance(value, list):
         return rng.choice([[], value[:1], value[::-1], value * 2, value[1:]])
-    return rng.choice([1, "1", rng.choice(INTS), rng.choice(NAMES), rng.choice(HOSTILE)])
+    if isinstance(value, dict):
+        return copied(rng.choice(SPLICES[label]))
+    return rng.choice([None, 1, "1", True, rng.choice(INTS), rng.choice(NAMES)])
 
 
 # --- contracts as trees
@@ -202,7 +218,7 @@ def nodes(tree: Any, label: str = "") -> Iterator[tuple[Any, Any, str]]:
     """(container, key, name of the field) of every value."""
     rows = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
     for key, value in rows:
-        name = key if isinstance(key, str) else label
+        name = key if isinstance(key, str) else f"{label}[]"
         yield tree, key, name
         yield from nodes(value, name)
 
@@ -267,23 +283,26 @@ def contract_case(rng: Random, number: int) -> Case:
     return Case("contract", "rich", {n: whole(t) for n, t in texts.items()}, texts)
 
 
-def places_case(rng: Random, number: int) -> Case:
-    """Lines that are none, beside a contract that has a fault to be told of or is good."""
+def lines_case(rng: Random, number: int) -> Case:
+    """Lines that are none, and symbols, beside a contract that has a fault to be told of or is good."""
     name = rng.choice(list(TREES))
     contract = ALL[name.removesuffix(".o")]
-    tree = json.loads(encode(places(contract)))
+    kind, record = rng.choice([(PLACES, places(contract)), (NOTE_SYMBOLS, symbols(contract))])
+    tree = json.loads(encode(record))
     for _ in range(rng.choice([1, 2, 5])):
         box, key, _ = rng.choice(list(nodes(tree)))
         if isinstance(box[key], str) and rng.random() < 0.8:
-            line = rng.choice([*INTS, "9" * 5000, "x", "", "²", "٣"])
-            box[key] = f"{rng.choice(['a.cu', '/dev/zero', '/proc/self/mem', '.', '', chr(0), *TEXTS])}:{line}"
+            line = rng.choice([*INTS[:60], "9" * 900, "9" * 5000, "x", "", "²", "٣"])
+            file = rng.choice(["a.cu", "/dev/zero", "/proc/self/mem", ".", "", "\0", *TEXTS])
+            box[key] = f"{file}:{line}"
+        elif isinstance(box[key], list) and rng.random() < 0.5:
+            box[key] = box[key] * rng.choice([2, 100, 5000])
         else:
             box[key] = rng.choice(HOSTILE)
     text = encode(contract)
     if rng.random() < 0.8:
         text = text.replace(b'"count":"1"', b'"count":"0"').replace(b'"imports"', b'"extent"', 1)
-    made = object_(note(CONTRACT, text), note(PLACES, encoded(tree)))
-    return Case("places", "toy", {name: made})
+    return Case("lines", "toy", {name: object_(note(CONTRACT, text), note(kind, encoded(tree)))})
 
 
 def encoded(tree: Any) -> bytes:

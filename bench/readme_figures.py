@@ -6,22 +6,12 @@ python3 bench/readme_figures.py [--check]     --check: exit 1 if the README has 
 import argparse
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
-
-
-def row(kernel: str, run: dict[str, Any]) -> str:
-    extents = ", ".join(f"{name} = {n}" for name, n in run["extents"].items())
-    cells = [f"`{kernel}`", extents, f"{max(run['errors'].values()):.1e}"]
-    if "ms" in run:
-        rates = (run["tflops"], run["baseline_tflops"])
-        cells += [f"{run['ms']:.3f}", *(f"{rate:.0f}" for rate in rates)]
-    else:
-        cells += ["-", "-", "-"]
-    return f"| {' | '.join(cells)} |"
 
 
 def link_times(link: dict[str, Any]) -> str:
@@ -67,33 +57,49 @@ def loader_text(loader: dict[str, Any]) -> str:
     return f"Host time of a call, median: {times}. Right there: {held}. {where(loader)}"
 
 
-def figures(
-    result: dict[str, Any], ffn: dict[str, Any], loader: dict[str, Any], link: dict[str, Any]
-) -> str:
-    """The block, markers and all."""
-    baselines = sorted({kernel["baseline"] for kernel in result["kernels"]})
-    origin = (
-        f"Every built kernel against float32. {where(result)} "
-        f"The error is ‖out - ref‖ / ‖ref‖ against float32; torch is {'; '.join(baselines)}."
+def two_devices(loader: dict[str, Any]) -> str:
+    """What a machine with a second GPU was needed for."""
+    said = loader["checks"]["second_device"]
+    return f"On a machine with {loader['devices']} GPUs, the second one: {said}. {where(loader)}"
+
+
+def checked(result: dict[str, Any]) -> str:
+    """Every kernel against its reference, in a sentence."""
+    kernels = result["kernels"]
+    runs = [run for kernel in kernels for run in kernel["runs"]]
+    worst = max(error for run in runs for error in run["errors"].values())
+    names = ", ".join(f"`{kernel['kernel']}`" for kernel in kernels)
+    sizes = sorted({n for run in runs for n in run["extents"].values()})
+    return (
+        f"{names} at m = {', '.join(map(str, sizes))} (each within its bounds) against float32: {len(runs)} "
+        f"runs, {sum(not run['passed'] for run in runs)} wrong, ‖out - ref‖ / ‖ref‖ at most {worst:.1e}, "
+        f"outputs poisoned. {where(result)}"
     )
+
+
+def checks(check: dict[str, Any]) -> str:
+    wall, reading = check["check"]["wall_s"], check["reading"]
+    return (
+        f"`pipelink check` of {check['check']['components']} components: {wall['median']:.2f} s, start-up "
+        f"included. Reading and checking {reading['objects']} objects: {reading['ratio']:.2f} times what "
+        f"pyelftools alone takes to find their notes, {reading['peak_mib']:.0f} MiB. On {check['machine']}; "
+        f"`{check['command']}`."
+    )
+
+
+def figures(of: Mapping[str, dict[str, Any]]) -> str:
+    """The block, markers and all; `of` are the result files."""
+    ffn = of["ffn"]
     lines = [
-        BEGIN,
         f"`ffn` (its four variants, loaded as one kernel) beside what it replaces. {where(ffn)}",
-        "",
-        *speeds(ffn),
-        "",
-        loader_text(loader),
-        "",
-        origin,
-        "",
-        "| kernel | extents | error | ms | TFLOP/s | torch TFLOP/s |",
-        "|---|---|---:|---:|---:|---:|",
-        *(row(kernel["kernel"], run) for kernel in result["kernels"] for run in kernel["runs"]),
-        "",
-        link_times(link),
-        END,
+        "\n".join(speeds(ffn)),
+        loader_text(of["loader"]),
+        two_devices(of["loader_two_devices"]),
+        checked(of["gpu_check"]),
+        link_times(of["link"]),
+        checks(of["check"]),
     ]
-    return "\n".join(lines)
+    return "\n\n".join([BEGIN, *lines, END])
 
 
 def replaced(readme: str, block: str) -> str:
@@ -107,20 +113,18 @@ def replaced(readme: str, block: str) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description="the README's figures")
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
-    parser.add_argument("--results", type=Path, default=ROOT / "bench/results/gpu_check.json")
     parser.add_argument("--readme", type=Path, default=ROOT / "README.md")
     chosen = parser.parse_args()
-    result = json.loads(chosen.results.read_text(encoding="utf-8"))
-    ffn, loader, link = (
-        json.loads((ROOT / f"bench/results/{name}.json").read_text(encoding="utf-8"))
-        for name in ("ffn", "loader", "link")
-    )
-    if not result["passed"]:
-        raise SystemExit(f"{chosen.results.name}: a kernel is wrong there, no figures from it")
-    if any(said.startswith("wrong") for said in loader["checks"].values()):
+    of = {
+        path.stem: json.loads(path.read_text(encoding="utf-8"))
+        for path in (ROOT / "bench/results").glob("*.json")
+    }
+    if not of["gpu_check"]["passed"]:
+        raise SystemExit("gpu_check.json: a kernel is wrong there, no figures from it")
+    if any(said.startswith("wrong") for said in of["loader"]["checks"].values()):
         raise SystemExit("loader.json: a check failed there, no figures from it")
     old = chosen.readme.read_text(encoding="utf-8")
-    new = replaced(old, figures(result, ffn, loader, link))
+    new = replaced(old, figures(of))
     if new == old:
         return 0
     if chosen.check:

@@ -9,10 +9,11 @@ import msgspec
 
 from pipelink import abi, elf
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError
-from pipelink.form import faults
+from pipelink.form import faults, sizes
 from pipelink.model import Component
 
 _T = TypeVar("_T")
+_R = TypeVar("_R", bound=abi.Record)
 
 
 def read_object(path: Path) -> Component:
@@ -47,7 +48,7 @@ def component_of(data: bytes, path: Path) -> Component:
     if not notes.has_device_code:
         raise _refuse("PL001", path, f"{path} has a contract and no device code")
     version, text = contracts[0]
-    lines = _decode(path, places[0], abi.Places) if places else None
+    lines = _sized(path, places[0], abi.Places) if places else None
     contract = decode_contract(path, text, lines)
     return Component(
         str(path),
@@ -55,7 +56,7 @@ def component_of(data: bytes, path: Path) -> Component:
         abi.fnv1a(text),
         lines,
         version,
-        _decode(path, symbols[0], abi.Symbols) if symbols else None,
+        _sized(path, symbols[0], abi.Symbols) if symbols else None,
     )
 
 
@@ -88,6 +89,14 @@ def _decode(path: Path, text: bytes, kind: type[_T]) -> _T:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise _refuse("PL003", path, f"{path}: the contract's note is damaged: {error}") from error
+
+
+def _sized(path: Path, text: bytes, kind: type[_R]) -> _R:
+    """A note beside the contract: nothing in it is too long to be told."""
+    record = _decode(path, text, kind)
+    for fault in sizes(record):
+        raise _refuse("PL003", path, f"{path}: {fault}")
+    return record
 
 
 def _kind(path: Path, kind: int, version: int) -> int:

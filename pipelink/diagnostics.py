@@ -102,6 +102,7 @@ CODES = {
     "PL047": "a call past the contract",
     "PL048": "an inline function with two bodies",
     "PL050": "the control can't be built",
+    "PL051": "an item that the contract does not list",
 }
 
 

@@ -21,6 +21,8 @@ _COMPUTED = {
     *("value", "condition", "amount", "arrivals", "count", "stages", "bytes"),
     *("shape", "box", "step", "of", "layout"),
 }
+# Lists that tools write, of what a large component has many of.
+_LONG = {"facts", "strong", "weak", "types"}
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,8 @@ class Fault:
 
 def faults(contract: Contract) -> Iterator[Fault]:
     """Every fault of a contract. Those of its size come first: the others take time by it."""
-    yield from map(Fault, _sizes(contract))
+    yield from map(Fault, sizes(contract))
+    yield from map(Fault, _totals(contract))
     yield from _names(contract)
     yield from map(Fault, _build(contract))
     yield from _slots(contract)
@@ -63,27 +66,42 @@ def _of(section: str, index: int, texts: Iterable[str]) -> Iterator[Fault]:
     return (Fault(text, section, index) for text in texts)
 
 
-def _sizes(contract: Contract) -> Iterator[str]:
-    """Lists, texts and numbers have bounds, whatever they are for."""
-    records = computed = played = 0
-    left: list[tuple[str, object]] = [("contract", contract)]
+def _walk(record: Record) -> Iterator[tuple[str, object]]:
+    """Every value in a record, with the field that it stands in."""
+    left: list[tuple[str, object]] = [("contract", record)]
     while left:
         field, value = left.pop()
+        yield field, value
         if isinstance(value, Record):
             left += [(name, getattr(value, name)) for name in value.__struct_fields__]
         elif isinstance(value, tuple):
-            most = abi.MAX_FACTS if field == "facts" else abi.MAX_ITEMS
+            left += [(field, item) for item in value]
+
+
+def sizes(record: Record) -> Iterator[str]:
+    """Lists, texts and numbers have bounds, whatever they are for."""
+    for field, value in _walk(record):
+        if isinstance(value, tuple):
+            most = abi.MAX_FACTS if field in _LONG else abi.MAX_ITEMS
             if len(value) > most:
                 yield f"a list of {len(value)} {field}, {most} at most"
-            records += 0 if field in ("facts", "values") else len(value)
-            played += len(value) if field in ("plays", "body") else 0
-            left += [(field, item) for item in value]
-        elif isinstance(value, str):
-            if len(value) > abi.MAX_TEXT:
-                yield f"a text of {len(value)} characters as {field}, {abi.MAX_TEXT} at most"
-            computed += len(value) if field in _COMPUTED else 0
+        elif isinstance(value, str) and len(value) > abi.MAX_TEXT:
+            yield f"a text of {len(value)} characters as {field}, {abi.MAX_TEXT} at most"
         elif isinstance(value, int) and abs(value) >> 63 and field not in ("values", "default"):
             yield f"a number of more than 64 bits as {field}"
+
+
+def _totals(contract: Contract) -> Iterator[str]:
+    """What the passes take time by."""
+    records = played = computed = 0
+    for field, value in _walk(contract):
+        if isinstance(value, tuple):
+            records += 0 if field in ("facts", "values") else len(value)
+            played += len(value) if field in ("plays", "body") else 0
+        elif isinstance(value, str) and field in _COMPUTED:
+            computed += len(value)
+        elif isinstance(value, Fact) and value.type == "layout":
+            computed += sum(len(str(v)) for v in value.values)
     if records > abi.MAX_RECORDS:
         yield f"its lists have {records} items, {abi.MAX_RECORDS} at most"
     if played > abi.MAX_OPERATIONS:
@@ -253,8 +271,11 @@ def _plays(operations: Iterable[Operation], ends: Mapping[str, str], depth: int)
         return
     for operation in operations:
         if operation.do in ("repeat", "maybe"):
-            if (operation.do == "repeat" and operation.count != "") == (operation.name != ""):
+            counted, named = operation.count != "", operation.name != ""
+            if counted == named or (counted and operation.do == "maybe"):
                 yield f"plays a {operation.do} that needs one of a count and a name"
+            elif operation.on:
+                yield f"plays a {operation.do} of '{operation.on[:80]}', which has a body alone"
             elif operation.name and not abi.IDENTIFIER.match(operation.name):
                 yield f"plays a {operation.do} named '{operation.name[:80]}'"
             yield from _plays(operation.body, ends, depth + 1)
@@ -262,3 +283,5 @@ def _plays(operations: Iterable[Operation], ends: Mapping[str, str], depth: int)
         side = "out" if operation.do in ("acquire", "commit") else "in"
         if ends.get(operation.on) != side:
             yield f"plays {operation.do} of '{operation.on[:80]}', which is no ring '{side}' port"
+        elif operation.count or operation.name or operation.body:
+            yield f"plays {operation.do} of '{operation.on}' with a count, a name or a body"

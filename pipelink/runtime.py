@@ -132,9 +132,12 @@ class Kernel:
             values = tuple(bind(self.metadata, given, named).values())
         # What was launched before needs no second check: a key is all that the checks look at.
         torch = sys.modules.get("torch")
-        if torch is None or not all(isinstance(value, torch.Tensor) for value in values):
-            return self._run(self._prepare(values, _stream(self, values, stream)), values, stream)
-        key = tuple([(t.data_ptr(), t.shape, t.stride(), t.dtype, t.device) for t in values])
+        looked_at = []
+        for t in values:
+            if torch is None or not isinstance(t, torch.Tensor):
+                return self._run(self._prepare(values, _stream(self, values, stream)), values, stream)
+            looked_at.append((t.data_ptr(), t.shape, t.stride(), t.dtype, t.device))
+        key = tuple(looked_at)
         launch = self._launches.get(key)
         if launch is None:
             launch = self._prepare(values, 0)

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from pipelink.abi import NOTE_SECTION
-from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError
+from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError, checkpoint
 from pipelink.floating import PRECISE, FloatingPoint
 from pipelink.resources import include_dir
 
@@ -120,23 +120,31 @@ def _nvcc(
 _COMPILER_ERROR = re.compile(
     r"^(.+?)\((\d+)\): (?:catastrophic |fatal )?error(?: #[\w-]+)?: (.*)$"
 )
+_COMPILER_WARNING = re.compile(r"^.+?\(\d+\): (?:warning|remark) #[\w-]+: |^Remark: ")
+_COMPILER_NOTE = re.compile(r"^\s*.+?\(\d+\): note #\d+-D: ")
+_USE = re.compile(r"\bat line (\d+) of (.+)$")
+_ASSERTED = re.compile(r'static assertion failed with "(.*)"')
+_LINES_BELOW = 6
 _ENTRY = re.compile(r"pipelink__(\w+?)__(\w+)")
 
 
 def _compiler_faults(said: str, source: Path) -> list[Diagnostic]:
     """nvcc's errors, each at its line with what nvcc says below it."""
     found: list[tuple[str, str, list[str]]] = []
+    below: list[str] = []
     for line in said.splitlines():
         match = _COMPILER_ERROR.match(line)
+        if match or _COMPILER_WARNING.match(line):
+            below = []  # of a warning it is thrown away
         if match:
-            found.append((f"{match[1]}:{match[2]}", match[3], []))
-        elif found and line.strip() and "detected in the compilation of" not in line:
-            found[-1][2].append(line.rstrip())
+            found.append((f"{match[1]}:{match[2]}", match[3], below))
+        elif line.strip() and "detected in the compilation of" not in line:
+            below.append(line.rstrip())
     if not found:
         notes = tuple(filter(str.strip, said.splitlines()))
         place = FilePlace(str(source))
         return [Diagnostic("PL009", f"nvcc refuses {source}", place, notes=notes)]
-    return [_compiler_fault(*row) for row in found]
+    return list(dict.fromkeys(_compiler_fault(*row) for row in found))
 
 
 def _compiler_fault(where: str, what: str, below: list[str]) -> Diagnostic:
@@ -145,17 +153,59 @@ def _compiler_fault(where: str, what: str, below: list[str]) -> Diagnostic:
         message = f"entry '{entry[2]}' of {entry[1]} is defined with other arguments than its contract lists"
         help_ = "take `self`, then what the item lists, in that order; or change the item"
         return Diagnostic("PL009", message, FilePlace(where), notes=(f"nvcc: {what}",), help=help_)
-    return Diagnostic("PL009", f"nvcc: {what}", FilePlace(where), notes=_below(below))
+    used, asserted = _use(where, below), _ASSERTED.fullmatch(what)
+    if used and asserted:
+        return Diagnostic("PL009", asserted[1], FilePlace(used))
+    sides = (FilePlace(where),) if used else ()
+    place = FilePlace(used or where)
+    return Diagnostic("PL009", f"nvcc: {what}", place, sides, notes=_below(below))
+
+
+def _use(where: str, below: Sequence[str]) -> str:
+    """The line that uses PipeLink's header, of an error within the header; else empty."""
+    if not Path(where.rpartition(":")[0]).resolve().is_relative_to(include_dir().resolve()):
+        return ""
+    uses = [match for line in below if (match := _USE.search(line))]
+    return f"{uses[-1][2]}:{uses[-1][1]}" if uses else ""
 
 
 def _below(lines: Sequence[str]) -> tuple[str, ...]:
-    """What nvcc says below an error, without its own picture of lines: a line and a caret."""
+    """What nvcc says below an error, without its own picture of lines, a line and a caret, and
+    without all that was tried."""
     kept = [
         line
         for line, below in zip(lines, [*lines[1:], ""], strict=True)
-        if line.strip() != "^" and below.strip() != "^"
+        if line.strip() != "^" and below.strip() != "^" and not _COMPILER_NOTE.match(line)
     ]
+    more = len(kept) - _LINES_BELOW
+    if more > 0:
+        kept = [*kept[:_LINES_BELOW], f"and {more} more line{'s' if more > 1 else ''}"]
     return ("\n".join(kept),) if kept else ()
+
+
+_UNUSED = re.compile(
+    r'^(.+)\((\d+)\): warning #177-D: variable "(?:.*::)?(\w+)" was declared but never referenced$',
+    re.MULTILINE,
+)
+_ITEM = re.compile(
+    r"\bconstexpr auto\b[^;]*=\s*(?:\w+::)*(?:provides|chooses|imports|imports_or|derives|agrees|"
+    r"extent|requires_that|promises|needs|claims_\w+|tensor_map_in|(?:array|fragment|ring)_(?:in|out)|"
+    r"shared_type|entry|schedule)\s*[<(]"
+)
+
+
+def _unlisted(said: str, source: Path) -> list[Diagnostic]:
+    """The items of a source that nothing uses: pl::contract does not list them, so the link would not
+    know them. Those of a header may be for others."""
+    found = []
+    lines = source.read_text(errors="replace").splitlines()
+    for file, line, name in _UNUSED.findall(said):
+        statement = "\n".join(lines[int(line) - 1 :]).partition(";")[0]
+        if Path(file).resolve() == source.resolve() and _ITEM.search(statement):
+            message = f"item '{name}' is not listed in the contract"
+            help_ = "list it in pl::contract, or remove it"
+            found.append(Diagnostic("PL051", message, FilePlace(f"{file}:{line}"), help=help_))
+    return list(dict.fromkeys(found))
 
 
 @dataclass(frozen=True)
@@ -215,6 +265,7 @@ def compile_component(
             ],
             source,
         )
+        checkpoint(_unlisted(said, source))
         unit = folder / f"{output.name}.cudafe1.gpu"
         _add_note(part, accept(part.read_bytes(), unit.read_text(errors="replace")))
         if options.depfile:

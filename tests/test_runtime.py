@@ -403,7 +403,7 @@ def test_an_operator_without_an_input(torch):
 
 def test_a_tensor_that_is_read_and_written_is_updated(torch, toy):
     """From the ports of the contract to the operator's schema."""
-    old = Port("residual", "global", "in", "bf16", ("m", "hidden"))
+    old = replace(ALL["epilogue"].ports[1], name="residual", direction="in")
     epilogue = add(ALL["epilogue"], "ports", old)
     arguments = ("tile", "acc", "out", "residual", "m")
     toy.contracts["epilogue"] = change(epilogue, "entries", "run", arguments=arguments)

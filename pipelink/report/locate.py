@@ -18,7 +18,7 @@ _LARGEST_FILE = 4 << 20
 _LONGEST_LINE = 160
 _EXTENDED = 16
 _EXTENDS = re.compile(r"""^extends\s*=\s*["'](.+?)["']""", re.MULTILINE)
-_FILE_LINE = re.compile(r"(.+):(\d+)\Z", re.DOTALL)
+_FILE_LINE = re.compile(r"(.+):([0-9]{1,9})\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)

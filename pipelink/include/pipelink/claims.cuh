@@ -115,9 +115,9 @@ struct SharedClaim : Claim<name> {
         write_scope<Scope, entries...>(out);
     }
 };
-template <Name name, int align = 16, Expression Bytes>
+template <Name name, int align = 16, ExpressionOrNumber Bytes>
 constexpr auto claims_shared(Bytes, PIPELINK_HERE) {
-    return SharedClaim<name, align, Bytes, PerRole>(Place{file, line});
+    return SharedClaim<name, align, expression_of<Bytes>, PerRole>(Place{file, line});
 }
 
 // All threads of the role, or of the warpgroup where a barrier is one for each.
@@ -161,17 +161,19 @@ template <Name name, int fixed = -1>
 constexpr auto claims_barrier(PIPELINK_HERE) {
     return BarrierClaim<name, fixed, Literal<1>, AllThreads, PerRole>(Place{file, line});
 }
-template <Name name, int fixed = -1, Expression Threads>
+template <Name name, int fixed = -1, ExpressionOrNumber Threads>
 constexpr auto claims_barrier(Threads, PIPELINK_HERE) {
-    return BarrierClaim<name, fixed, Literal<1>, Threads, PerRole>(Place{file, line});
+    using Size = expression_of<Threads>;
+    return BarrierClaim<name, fixed, Literal<1>, Size, PerRole>(Place{file, line});
 }
-template <Name name, int fixed = -1, Expression Count>
+template <Name name, int fixed = -1, ExpressionOrNumber Count>
 constexpr auto claims_barriers(Count, PIPELINK_HERE) {
-    return BarrierClaim<name, fixed, Count, AllThreads, PerRole>(Place{file, line});
+    return BarrierClaim<name, fixed, expression_of<Count>, AllThreads, PerRole>(Place{file, line});
 }
-template <Name name, int fixed = -1, Expression Count, Expression Threads>
+template <Name name, int fixed = -1, ExpressionOrNumber Count, ExpressionOrNumber Threads>
 constexpr auto claims_barriers(Count, Threads, PIPELINK_HERE) {
-    return BarrierClaim<name, fixed, Count, Threads, PerRole>(Place{file, line});
+    using Size = expression_of<Threads>;
+    return BarrierClaim<name, fixed, expression_of<Count>, Size, PerRole>(Place{file, line});
 }
 
 // `Count` mbarriers that the glue initialises for the arrivals of a phase: `By` says who, or how
@@ -201,10 +203,13 @@ struct MbarrierClaim : Claim<name> {
         }
     }
 };
-template <Name name, Expression Count, class By>
-    requires(Expression<By> || Arriver<By>)
+template <Name name, ExpressionOrNumber Count, Arriver By>
 constexpr auto claims_mbarriers(Count, By, PIPELINK_HERE) {
-    return MbarrierClaim<name, Count, By>(Place{file, line});
+    return MbarrierClaim<name, expression_of<Count>, By>(Place{file, line});
+}
+template <Name name, ExpressionOrNumber Count, ExpressionOrNumber Arrivals>
+constexpr auto claims_mbarriers(Count, Arrivals, PIPELINK_HERE) {
+    return MbarrierClaim<name, expression_of<Count>, expression_of<Arrivals>>(Place{file, line});
 }
 
 // A claim that is one number of the role: its warps, the registers of a thread, stack bytes.
@@ -216,18 +221,18 @@ struct RoleClaim : Claim<kind> {
         write_expression<Amount>(out, "amount");
     }
 };
-template <Expression Amount>
+template <ExpressionOrNumber Amount>
 constexpr auto claims_warps(Amount, PIPELINK_HERE) {
-    return RoleClaim<"warps", Amount>(Place{file, line});
+    return RoleClaim<"warps", expression_of<Amount>>(Place{file, line});
 }
-template <Expression Amount>
+template <ExpressionOrNumber Amount>
 constexpr auto claims_registers(Amount, PIPELINK_HERE) {
-    return RoleClaim<"registers", Amount>(Place{file, line});
+    return RoleClaim<"registers", expression_of<Amount>>(Place{file, line});
 }
 // Stack bytes a thread, spills among them, that this component is known to need.
-template <Expression Amount>
+template <ExpressionOrNumber Amount>
 constexpr auto claims_stack(Amount, PIPELINK_HERE) {
-    return RoleClaim<"stack", Amount>(Place{file, line});
+    return RoleClaim<"stack", expression_of<Amount>>(Place{file, line});
 }
 
 // An expression that must hold, with the reason that a diagnostic gives.

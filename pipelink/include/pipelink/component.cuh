@@ -58,9 +58,9 @@ struct Tiling {
         out.put('}');
     }
 };
-template <class Of, Expression Step>
-constexpr Tiling<Of, Step> steps_over(Of, Step) {
-    return {};
+template <ExpressionOrNumber Of, ExpressionOrNumber Step>
+constexpr auto steps_over(Of, Step) {
+    return Tiling<expression_of<Of>, expression_of<Step>>{};
 }
 
 template <class...>

@@ -84,6 +84,27 @@ consteval auto operator""_t() {
 }
 }  // namespace literals
 
+// A number without _n is taken where an expression belongs, so that it is refused in a sentence.
+#define PIPELINK_NO_NUMBER(T) \
+    static_assert(Expression<T>, "write numbers of expressions with _n: 2_n is the number 2")
+
+template <class T>
+concept Number = std::is_arithmetic_v<T>;
+template <class T>
+concept ExpressionOrNumber = Expression<T> || Number<T>;
+
+template <class T>
+struct ExpressionOf {
+    PIPELINK_NO_NUMBER(T);
+    using type = Literal<1>;
+};
+template <Expression T>
+struct ExpressionOf<T> {
+    using type = T;
+};
+template <ExpressionOrNumber T>
+using expression_of = typename ExpressionOf<T>::type;
+
 // How a value is written in a contract, what it is bound to, and what code gets of it.
 template <class T>
 struct ValueKind {
@@ -151,6 +172,16 @@ inline constexpr long long bound_of = kind_of<value>::bound(value);
     template <Expression L, Expression R>                           \
     constexpr name<L, R> operator symbol(L, R) {                    \
         return {};                                                  \
+    }                                                               \
+    template <Expression L, Number R>                               \
+    constexpr Literal<1> operator symbol(L, R) {                    \
+        PIPELINK_NO_NUMBER(R);                                      \
+        return {};                                                  \
+    }                                                               \
+    template <Number L, Expression R>                               \
+    constexpr Literal<1> operator symbol(L, R) {                    \
+        PIPELINK_NO_NUMBER(L);                                      \
+        return {};                                                  \
     }
 
 PIPELINK_BINARY(Add, +, "+")
@@ -167,6 +198,7 @@ PIPELINK_BINARY(GreaterEqual, >=, ">=")
 PIPELINK_BINARY(And, &&, "and")
 PIPELINK_BINARY(Or, ||, "or")
 #undef PIPELINK_BINARY
+#undef PIPELINK_NO_NUMBER
 
 template <class Value>
 struct Not : ExpressionTag {
@@ -196,13 +228,15 @@ struct Extreme : ExpressionTag {
         out.put(')');
     }
 };
-template <Expression L, Expression R>
-constexpr Extreme<L, R, true> min(L, R) {
-    return {};
+template <ExpressionOrNumber L, ExpressionOrNumber R>
+    requires(Expression<L> || Expression<R>)
+constexpr auto min(L, R) {
+    return Extreme<expression_of<L>, expression_of<R>, true>{};
 }
-template <Expression L, Expression R>
-constexpr Extreme<L, R, false> max(L, R) {
-    return {};
+template <ExpressionOrNumber L, ExpressionOrNumber R>
+    requires(Expression<L> || Expression<R>)
+constexpr auto max(L, R) {
+    return Extreme<expression_of<L>, expression_of<R>, false>{};
 }
 
 template <class Condition, class Then, class Otherwise>
@@ -221,14 +255,16 @@ struct Select : ExpressionTag {
     }
 };
 // select(causal, half, whole): the second where the first holds, else the third.
-template <Expression Condition, Expression Then, Expression Otherwise>
-constexpr Select<Condition, Then, Otherwise> select(Condition, Then, Otherwise) {
-    return {};
+template <Expression Condition, ExpressionOrNumber Then, ExpressionOrNumber Otherwise>
+constexpr auto select(Condition, Then, Otherwise) {
+    return Select<Condition, expression_of<Then>, expression_of<Otherwise>>{};
 }
 // ceil_div(m, tile): how many tiles it takes to cover m.
-template <Expression Size, Expression Step>
-constexpr auto ceil_div(Size size, Step step) {
-    return (size + step - Literal<1>{}) / step;
+template <ExpressionOrNumber Size, ExpressionOrNumber Step>
+    requires(Expression<Size> || Expression<Step>)
+constexpr auto ceil_div(Size, Step) {
+    using By = expression_of<Step>;
+    return Divide<Subtract<Add<expression_of<Size>, By>, Literal<1>>, By>{};
 }
 
 template <Expression Value>
@@ -425,9 +461,9 @@ constexpr auto imports_or(PIPELINK_HERE) {
         return Defaulted<name, default_, default_, values...>(Place{file, line});
     }
 }
-template <Name name, Expression Value>
+template <Name name, ExpressionOrNumber Value>
 constexpr auto derives(Value, PIPELINK_HERE) {
-    return Derived<name, Value>(Place{file, line});
+    return Derived<name, expression_of<Value>>(Place{file, line});
 }
 template <Name name>
 constexpr auto extent(PIPELINK_HERE) {

@@ -66,9 +66,9 @@ template <class Port>
 constexpr auto drain(Port) {
     return Sequence<RingOperation<"wait", Port>, RingOperation<"release", Port>>{};
 }
-template <Expression Count, Played... Operations>
+template <ExpressionOrNumber Count, Played... Operations>
 constexpr auto repeat(Count, Operations...) {
-    return Block<"repeat", Count, "", Operations...>{};
+    return Block<"repeat", expression_of<Count>, "", Operations...>{};
 }
 // As often as only the run knows: the same name is the same count, for all entries, in one tile.
 template <Name name, Played... Operations>

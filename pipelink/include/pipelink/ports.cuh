@@ -28,14 +28,14 @@ struct Shape {
         return (Sizes::at(self) * ... * 1);
     }
 };
-template <class... Sizes>
-constexpr Shape<Sizes...> shape(Sizes...) {
-    return {};
+template <ExpressionOrNumber... Sizes>
+constexpr auto shape(Sizes...) {
+    return Shape<expression_of<Sizes>...>{};
 }
 // The part of a tensor that one bulk copy moves.
-template <class... Sizes>
-constexpr Shape<Sizes...> box(Sizes...) {
-    return {};
+template <ExpressionOrNumber... Sizes>
+constexpr auto box(Sizes...) {
+    return Shape<expression_of<Sizes>...>{};
 }
 
 // CuTe's Swizzle<B,4,3> on bytes: a row of `bytes` bytes, 16-byte chunks exchanged by row.
@@ -66,19 +66,19 @@ struct Cover {
     }
 };
 // `step` elements, from row `tile.row * step` on.
-template <Expression Step>
+template <ExpressionOrNumber Step>
 constexpr auto by_row(Step) {
-    return Cover<"row", Step, false>{};
+    return Cover<"row", expression_of<Step>, false>{};
 }
 // `step` elements, from column `tile.column * step` on.
-template <Expression Step>
+template <ExpressionOrNumber Step>
 constexpr auto by_column(Step) {
-    return Cover<"column", Step, false>{};
+    return Cover<"column", expression_of<Step>, false>{};
 }
 // `size` elements, for each tile.
-template <Expression Size>
+template <ExpressionOrNumber Size>
 constexpr auto whole(Size) {
-    return Cover<"whole", Size, false>{};
+    return Cover<"whole", expression_of<Size>, false>{};
 }
 template <class... Covers>
 constexpr void write_covers(Writer& out) {
@@ -202,10 +202,10 @@ struct Part {
     static constexpr std::uint64_t slot = part_slot<port, name_>();
 
     // Bulk copies deliver it: `count` boxes of this port; and of another one, if it is said twice.
-    template <Name port, class E, class S, class B, int w, class... C, Expression Count>
+    template <Name port, class E, class S, class B, int w, class... C, ExpressionOrNumber Count>
     constexpr auto filled_by(const TensorMapIn<port, E, S, B, w, C...>&, Count) const {
         return Part<name_, Element, Extents, swizzle, layout_, edge, Copies...,
-                    Copy<port, Count>>{};
+                    Copy<port, expression_of<Count>>>{};
     }
     // Where the tile passes the tensor's end: a producer leaves zeros or whatever was there, a
     // consumer needs zeros or nothing.
@@ -321,30 +321,30 @@ struct RingOut : Ring<name, Stages, By, Proxy, Parts...> {
     }
     // Announces the bytes of the current stage, in one thread; returns the mbarrier that its copies
     // complete on.
-    __device__ __forceinline__ static std::uint32_t expect(Self self, const RingState& state)
-        requires std::is_same_v<By, ByCopies>
-    {
+    __device__ __forceinline__ static std::uint32_t expect(Self self, const RingState& state) {
+        static_assert(std::is_same_v<By, ByCopies>,
+                      "stores fill this ring: hand a stage over with commit");
         return expect(self, state, Base::bytes(self));
     }
     // Announces `bytes`, where less than a whole stage is copied: at a tensor's edge.
     __device__ __forceinline__ static std::uint32_t expect(Self self, const RingState& state,
-                                                           std::uint32_t bytes)
-        requires std::is_same_v<By, ByCopies>
-    {
+                                                           std::uint32_t bytes) {
+        static_assert(std::is_same_v<By, ByCopies>,
+                      "stores fill this ring: hand a stage over with commit");
         const std::uint32_t barrier = Base::full(self, state.stage);
         pipelink_arrive_expect(self, Base::full_slot, state.stage, barrier, bytes);
         return barrier;
     }
     // The current stage is written, by stores of this thread: every thread of the role calls it.
     // The link decides whether the consumer's proxy needs a fence.
-    __device__ __forceinline__ static void commit(Self self, const RingState& state)
-        requires Arriver<By>
-    {
+    __device__ __forceinline__ static void commit(Self self, const RingState& state) {
+        static_assert(Arriver<By>, "copies fill this ring: announce its bytes with expect");
         static_assert(!std::is_same_v<By, EachWarpgroup>,
                       "threads of a warpgroup do not wait for one another: let each_warp arrive");
         if (pipelink_bind(self, part_slot<name, "fence">())) fence_async_proxy();
         if constexpr (std::is_same_v<By, EachWarp>) __syncwarp();
-        if (By::elected(self)) {
+        if constexpr (Arriver<By>) {
+            if (!By::elected(self)) return;
             pipelink_arrive(self, Base::full_slot, state.stage, Base::full(self, state.stage));
         }
     }
@@ -375,13 +375,13 @@ struct RingIn : Ring<name, Stages, By, Proxy, Parts...> {
 template <Name name>
 struct RingOutMaker {
     Place place;
-    template <Expression Stages, class... Parts>
+    template <ExpressionOrNumber Stages, class... Parts>
     constexpr auto operator()(Stages, ByCopies, Parts...) const {
-        return RingOut<name, Stages, ByCopies, AsyncProxy, Parts...>(place);
+        return RingOut<name, expression_of<Stages>, ByCopies, AsyncProxy, Parts...>(place);
     }
-    template <Expression Stages, Arriver By, class... Parts>
+    template <ExpressionOrNumber Stages, Arriver By, class... Parts>
     constexpr auto operator()(Stages, By, Parts...) const {
-        return RingOut<name, Stages, By, GenericProxy, Parts...>(place);
+        return RingOut<name, expression_of<Stages>, By, GenericProxy, Parts...>(place);
     }
 };
 template <Name name>
@@ -392,9 +392,9 @@ constexpr auto ring_out(PIPELINK_HERE) {
 template <Name name>
 struct RingInMaker {
     Place place;
-    template <Expression Stages, Arriver By, class Proxy, class... Parts>
+    template <ExpressionOrNumber Stages, Arriver By, class Proxy, class... Parts>
     constexpr auto operator()(Stages, By, Proxy, Parts...) const {
-        return RingIn<name, Stages, By, Proxy, Parts...>(place);
+        return RingIn<name, expression_of<Stages>, By, Proxy, Parts...>(place);
     }
 };
 template <Name name>
