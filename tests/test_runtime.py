@@ -11,13 +11,13 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import msgspec
 import numpy
 import pytest
 from contracts import ALL, add, change
 
 import pipelink
 from pipelink import arrays, device, driver, runtime
-from pipelink.abi import Port
 from pipelink.audit import Audited
 from pipelink.launch import (
     LaunchError,
@@ -403,7 +403,7 @@ def test_an_operator_without_an_input(torch):
 
 def test_a_tensor_that_is_read_and_written_is_updated(torch, toy):
     """From the ports of the contract to the operator's schema."""
-    old = replace(ALL["epilogue"].ports[1], name="residual", direction="in")
+    old = msgspec.structs.replace(ALL["epilogue"].ports[1], name="residual", direction="in")
     epilogue = add(ALL["epilogue"], "ports", old)
     arguments = ("tile", "acc", "out", "residual", "m")
     toy.contracts["epilogue"] = change(epilogue, "entries", "run", arguments=arguments)
