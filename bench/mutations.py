@@ -281,13 +281,56 @@ def launch_of(path: Path | str) -> dict[str, Any]:
 def refused(mutant: Mutant, step: str, said: str) -> None:
     mutant.outcome = f"refused by {step}"
     mutant.codes = tuple(dict.fromkeys(re.findall(r"error\[(PL\d+)\]", said)))
+    mutant.named = names_item(mutant, said)
+    mutant.said = said[:1500]
+
+
+def names_item(mutant: Mutant, said: str) -> bool:
+    """Whether the diagnostic shows the item, or one that is made of it, or says its name. nvcc shows
+    where the code uses it."""
+    text = Path(mutant.source).read_text()
     file = re.escape(mutant.source)
     shown = [int(n) for n in re.findall(rf"{file}[:(](\d+)", said)]
-    words = {mutant.item, mutant.before.strip('"'), mutant.after.strip('"')} - {""}
-    mutant.named = any(mutant.lines[0] <= line <= mutant.lines[1] for line in shown) or any(
-        f"'{word}'" in said or f'"{word}"' in said for word in words if not word.isdigit()
-    )
-    mutant.said = said[:1500]
+    users = made_of(text, mutant.item)
+    spans = [(text.count("\n", 0, a) + 1, text.count("\n", 0, b) + 1) for n, a, b in users]
+    if any(first <= line <= last for line in shown for first, last in spans):
+        return True
+    words = set(re.findall(r"\w+", f"{mutant.item} {mutant.before} {mutant.after}"))
+    words -= {w for w in words if w.isdigit()}
+    if any(f"'{word}'" in said or f'"{word}"' in said for word in words):
+        return True
+    if "refused by compile" not in mutant.outcome:
+        return False
+    lines = text.splitlines()
+    used = any(re.search(rf"\b{mutant.item}\b", lines[n - 1]) for n in shown if n <= len(lines))
+    return used or re.search(rf"\b{re.escape(mutant.after)}\b", said) is not None
+
+
+def made_of(text: str, item: str) -> list[tuple[str, int, int]]:
+    """The statement of an item, and those that use it and are no records of their own otherwise: an
+    expression or a part has no place but in what is made of it."""
+    found = list(items(text))
+    names, grown = {item}, True
+    while grown:
+        own = text_of_items(text, found, names)
+        helpers = [n for n in own if n in names and not re.search(RECORD, own[n])]
+        users = {
+            n for n, a, b in found if any(re.search(rf"\b{h}\b", text[a:b]) for h in helpers)
+        } - {"contract"}
+        grown = not users <= names
+        names |= users
+    return [row for row in found if row[0] in names]
+
+
+# Statements whose line a contract keeps.
+RECORD = (
+    r"pl::(?:provides|chooses|imports|imports_or|derives|agrees|extent|requires_that|claims_\w+|"
+    r"tensor_map_in|array_\w+|fragment_\w+|ring_\w+|entry|schedule|promises|needs|shared_type)\b"
+)
+
+
+def text_of_items(text: str, found: list[tuple[str, int, int]], names: set[str]) -> dict[str, str]:
+    return {n: text[a:b] for n, a, b in found if n in names}
 
 
 def make(only: list[str]) -> None:

@@ -206,6 +206,9 @@ class View:
         while queue and len(found) < MOST_CAUSES:
             reader, name = queue.pop(0)
             provider = self._origins.get((reader.name, name))
+            if provider is None and name in self.extents(reader):
+                where = place_of(self.kernel, reader.name, name)
+                found[reader.name, name] = replace(where, label=f"{name} is known at launch")
             if provider is None or (provider, name) in found:
                 continue
             label = f"{name} = {shown(self.facts[reader.name][name])}"

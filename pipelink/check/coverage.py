@@ -109,9 +109,8 @@ def _tiled(view: View, end: End, side: int, size: str, cover: Cover) -> Iterator
     tiling = entry.tiles[0 if cover.along == "row" else 1]
     problem = _problem(view, end, size, cover, owner, tiling)
     if problem:
-        texts = (cover.step, *([] if size in view.extents(end.instance) else [size]))
         others = view.causes(owner, tiling.step, tiling.of)
-        yield _fault(view, end, side, problem, texts, place, *others)
+        yield _fault(view, end, side, problem, (cover.step, size), place, *others)
 
 
 def _problem(view: View, end: End, size: str, cover: Cover, owner: Instance, tiling: Tiling) -> str:
@@ -120,7 +119,7 @@ def _problem(view: View, end: End, size: str, cover: Cover, owner: Instance, til
     open_size, open_tiles = size in view.extents(end.instance), tiling.of in view.extents(owner)
     if open_size or open_tiles:
         if not (open_size and open_tiles and size == tiling.of):
-            return f"it has {size} elements, and the {cover.along}s of tiles follow {tiling.of}"
+            return f"it has '{size}' elements, and the {cover.along}s of tiles follow '{tiling.of}'"
         if step < stride or (step > stride and end.port.direction == "out"):
             return f"a tile reaches {step} elements, and the {cover.along}s of tiles are {stride} apart"
         if step > 1 and not _clips(end, cover):

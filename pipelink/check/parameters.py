@@ -119,12 +119,13 @@ def boxes(view: View) -> Iterator[Diagnostic]:
         if not end.port.box:
             continue
         box = [view.value(end.instance, s) for s in end.port.box]
-        place = Place(end.instance.name, "ports", end.index)
+        place, causes = end.place, view.causes(end.instance, *end.port.box)
         if max(box) > limit or min(box) < 1:
             yield Diagnostic(
                 "PL027",
                 f"port '{end.name}' of {who(end.instance)} copies a box of {box}, a side is 1 to {limit}",
                 place,
+                causes,
             )
         if len(box) != len(end.port.shape):
             yield Diagnostic(
@@ -132,6 +133,7 @@ def boxes(view: View) -> Iterator[Diagnostic]:
                 f"port '{end.name}' of {who(end.instance)} copies a box of {box} out of "
                 f"{len(end.port.shape)} dimensions",
                 place,
+                causes,
             )
         row = box[-1] * ELEMENT_BYTES[end.port.element]
         if row % COPY_BYTES:
@@ -140,6 +142,7 @@ def boxes(view: View) -> Iterator[Diagnostic]:
                 f"port '{end.name}' of {who(end.instance)} copies rows of {row} bytes, a copy moves "
                 f"multiples of {COPY_BYTES}",
                 place,
+                causes,
             )
         if end.port.swizzle and row > end.port.swizzle:
             yield Diagnostic(
@@ -147,5 +150,6 @@ def boxes(view: View) -> Iterator[Diagnostic]:
                 f"port '{end.name}' of {who(end.instance)} copies rows of {row} bytes, "
                 f"a {end.port.swizzle}-byte swizzle takes {end.port.swizzle}",
                 place,
+                causes,
                 help=f"a box of {end.port.swizzle // ELEMENT_BYTES[end.port.element]} columns",
             )

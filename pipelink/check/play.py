@@ -36,7 +36,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 MOST_COMBINATIONS = 64  # of named counts and decisions; of more, so many are drawn, always the same
-MOST_ACTS = 100_000  # in all plays together: about a second
+MOST_ACTS = 60_000  # in all plays together: about half a second
 ACTS_AFTER_TROUBLE = 500  # a broken ring may run away; what else is wrong shows soon or never
 MOST_TROUBLES = 4
 MOST_VISITS = 8  # compared of one state: in nested loops it comes with several numbers of rounds
@@ -355,8 +355,8 @@ class _Game:
                     player.rounds = [now + times * (now - was) for now, was in pairs]
                 self.counts = {a: n + times * (n - counted[a]) for a, n in counts.items()}
                 return
-        # What is kept costs time and memory as acts do.
-        self.done += sum(len(player.rounds) for player in players) // 4
+        # What is compared and kept costs time and memory as acts do.
+        self.done += len(visits[-MOST_VISITS:]) + sum(len(p.rounds) for p in players) // 4
         visits.append(([player.rounds[:] for player in players], counts.copy()))
 
     def wrong(self, player: _Player, step: _Step) -> Trouble | None:

@@ -20,12 +20,17 @@ def steps(view: View) -> Iterator[Diagnostic]:
             instance = view.kernel.instance(name)
             found = view.entry(instance, entry)
             if found is None or found[1].kind != "step":
-                known = ", ".join(e.name for e in instance.contract.entries if e.kind == "step")
+                known = {
+                    e.name: Place(name, "entries", n, f"step '{e.name}'")
+                    for n, e in enumerate(instance.contract.entries)
+                    if e.kind == "step"
+                }
                 yield Diagnostic(
                     "PL016",
                     f"role '{role.name}' runs '{name}.{entry}', and {who(instance)} has no such step",
                     FilePlace(path, f"{name}.{entry}"),
-                    help=f"its steps: {known or 'none'}",
+                    tuple(known.values()),
+                    help=f"its steps: {', '.join(known) or 'none'}",
                 )
             if role.steps.count((name, entry)) > 1 and (name, entry) not in repeated:
                 repeated.add((name, entry))
@@ -76,7 +81,11 @@ def warps(view: View) -> Iterator[Diagnostic]:
                     f"role '{role.name}' has {first_amount} warps by {who(first)}, "
                     f"and {amount} by {who(instance)}",
                     Place(instance.name, "claims", index),
-                    (Place(first.name, "claims", first_index),),
+                    (
+                        Place(first.name, "claims", first_index),
+                        *view.causes(instance, instance.contract.claims[index].amount),
+                        *view.causes(first, first.contract.claims[first_index].amount),
+                    ),
                     help="put the steps into roles of their own, or choose facts with which they agree",
                 )
 
@@ -102,6 +111,7 @@ def register_values(view: View) -> Iterator[Diagnostic]:
             "PL034",
             f"{who(instance)} claims {amount} registers a thread: {why}",
             Place(instance.name, "claims", index),
+            view.causes(instance, claim.amount),
             notes=(
                 f"a role's registers are {low} to {high}"
                 + (f" in steps of {step}" if step > 1 else ""),

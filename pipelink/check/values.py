@@ -103,7 +103,8 @@ def computable(view: View) -> Iterator[Diagnostic]:
             except ExpressionError as error:
                 message = f"{value.title} of {who(instance)}: {error}"
                 help_ = unlisted(instance, value.text)
-                yield Diagnostic("PL015", message, value.place, help=help_)
+                causes = view.causes(instance, value.text)
+                yield Diagnostic("PL015", message, value.place, causes, help=help_)
     yield from _layouts(view)
 
 

@@ -116,6 +116,7 @@ def _roles(view: View, faults: list[Diagnostic]) -> tuple[tuple[RolePlace, ...],
                 f"the roles have {threads} threads ({listing}), a block of {arch.name} has "
                 f"1 to {arch.threads_per_block}",
                 FilePlace(view.kernel.manifest.path, "roles"),
+                tuple(dict.fromkeys(_warp_places(view))),
             )
         )
         return (), 0
@@ -128,7 +129,9 @@ def _roles(view: View, faults: list[Diagnostic]) -> tuple[tuple[RolePlace, ...],
             faults.append(_too_many_registers(view, needs))
     else:
         faults += [
-            _above_launch(n, c, launch, threads) for n, c in claims.items() if c and c[2] > launch
+            _above_launch(view, n, c, launch, threads)
+            for n, c in claims.items()
+            if c and c[2] > launch
         ]
     first, placed = 0, []
     for name in names:
@@ -150,6 +153,13 @@ def _claim_places(view: View, needs: list[RoleNeed]) -> list[Where]:
     return [Place(c[0].name, "claims", c[1], f"{c[2]} registers a thread") for c in claims if c]
 
 
+def _register_causes(view: View, needs: list[RoleNeed]) -> Iterator[Where]:
+    for need in needs:
+        claim = _register_claim(view, need.name)
+        if claim:
+            yield from view.causes(claim[0], claim[0].contract.claims[claim[1]].amount)
+
+
 def _too_many_registers(view: View, needs: list[RoleNeed]) -> Diagnostic:
     arch = view.arch
     threads = sum(n.threads for n in needs)
@@ -162,7 +172,7 @@ def _too_many_registers(view: View, needs: list[RoleNeed]) -> Diagnostic:
         "PL031",
         f"the roles claim {total} registers, the pool has {pool(arch, threads)}: {listing}",
         places[0],
-        tuple(places[1:]),
+        (*places[1:], *dict.fromkeys(_warp_places(view)), *_register_causes(view, needs)),
         notes=(f"a launch of {threads} threads has {launch_registers(arch, threads)} each",),
         help=f"what fits: {', or '.join(offers)}" if offers else "use fewer roles or smaller tiles",
     )
@@ -173,8 +183,16 @@ def _offer(needs: list[RoleNeed], name: str, fitting: int) -> str:
     return " and ".join(f"{fitting if n.name == name else n.registers} ({n.name})" for n in needs)
 
 
+def _warp_places(view: View) -> Iterator[Where]:
+    """The claims that make the block as large as it is."""
+    for instance, index, claim in view.claims("warps"):
+        threads = 32 * view.value(instance, claim.amount)
+        yield Place(instance.name, "claims", index, f"{threads} threads of '{instance.name}'")
+        yield from view.causes(instance, claim.amount)
+
+
 def _above_launch(
-    role: str, claim: tuple[Instance, int, int], launch: int, threads: int
+    view: View, role: str, claim: tuple[Instance, int, int], launch: int, threads: int
 ) -> Diagnostic:
     instance, index, registers = claim
     return Diagnostic(
@@ -182,6 +200,10 @@ def _above_launch(
         f"role '{role}' needs {registers} registers a thread by {who(instance)}, a launch of {threads} "
         f"threads has {launch}",
         Place(instance.name, "claims", index),
+        (
+            *view.causes(instance, instance.contract.claims[index].amount),
+            *dict.fromkeys(_warp_places(view)),
+        ),
         notes=(f"{registers} x {threads} = {registers * threads}, of {launch * threads}",),
         help="registers move between roles only if each role is of whole warpgroups and claims registers",
     )
@@ -276,10 +298,17 @@ def _too_much_memory(
         "PL030",
         f"the kernel needs {end} bytes of shared memory, a block of {view.arch.name} has {limit}",
         largest[0].place,
-        tuple(dict.fromkeys(w.place for w in largest[1:])),
+        (*dict.fromkeys(w.place for w in largest[1:]), *_ring_causes(view, rings)),
         notes=notes,
         help=help_,
     )
+
+
+def _ring_causes(view: View, rings: tuple[Ring, ...]) -> Iterator[Where]:
+    """Where the sizes of rings are fixed."""
+    for ring in rings:
+        sides = [side for part in ring.producer.port.parts for side in part.shape]
+        yield from view.causes(ring.producer.instance, ring.producer.port.stages, *sides)
 
 
 def _stage_choices(view: View, ring: Ring) -> list[int]:
