@@ -39,6 +39,7 @@ from hostile import CONTRACT, Case, note, object_  # noqa: E402
 from pipelink import contract, driver, expression  # noqa: E402
 from pipelink.diagnostics import Diagnostic, InputError  # noqa: E402
 from pipelink.model import Plan  # noqa: E402
+from pipelink.render import render  # noqa: E402
 from pipelink.report.diagnostics import as_json, as_text  # noqa: E402
 from pipelink.report.locate import locator  # noqa: E402
 
@@ -131,7 +132,7 @@ def run(folder: Path, case: Case, clock: Clock) -> tuple[str, str]:
             contract.read_object(objects / name)
         clock.read_s, stage = clock.now(), "passes"
         plan = driver.plan(driver.read(manifest, driver.Sources(objects)))
-        sound(plan, driver.encode_plan(plan), driver.render_glue(plan), folder)
+        sound(plan, driver.encode_plan(plan), render(plan), folder)
     except InputError as error:
         told(list(error.diagnostics), manifest, objects)
         return stage, error.diagnostics[0].code

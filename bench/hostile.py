@@ -145,7 +145,8 @@ INTS += [sign * (1 << n) + d for n in (20, 31, 32, 40, 62, 63, 64) for sign in (
 INTS += [10**18, 10**30, 10**4000]
 NAMES = ["stages", "hidden", "tile_m", "tile_n", "tile_k", "k_steps", "m", "run", "schedule", "in"]
 NAMES += ["out", "acc", "x", "w", "tile", "full", "empty", "fence", "threads", "role", "kernel", "int"]
-NAMES += ["first_thread", "least_loader", "depth", "fast_mainloop", "routes", "store", "staging", "loader"]
+NAMES += ["first_thread", "least_loader", "depth", "fast_mainloop", "routes", "store", "staging"]
+NAMES += ["loader", "role_threads", "role_threads"]
 TEXTS = ["", " ", "a" * 200, "x" * 20_000, "é", "\u202e", "Ⅷ", "a\nb", "a\n#error", "b\\", "??/", "\x1b[31m"]
 TEXTS += ["\0", "__", "a__b", "_a", "1a", "a.b", "*/", "{{ 7 }}", "{% raw %}", "'", '"', "\U0001f600", "]"]
 EXPRESSIONS = ["1 //0", "1 % 0", "()", "(1,)", "[]", "f'{m}'", "(m := 1)", "lambda: 1", "m.x", "m[0]", "'a'"]
@@ -205,7 +206,7 @@ def like(rng: Random, label: str, value: Any) -> Any:
     if isinstance(value, list):
         return rng.choice([[], value[:1], value[::-1], value * 2, value[1:]])
     if isinstance(value, dict):
-        return copied(rng.choice(SPLICES[label]))
+        return copied(rng.choice(SPLICES.get(label, HOSTILE)))
     return rng.choice([None, 1, "1", True, rng.choice(INTS), rng.choice(NAMES)])
 
 

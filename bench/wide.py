@@ -76,7 +76,8 @@ def values(tree: Tree, n: int, rng: Random) -> None:
     row = rng.choice(tree["facts"])
     layouts = ["(" + "2," * 90 + "1):(" + "1," * 90 + "1)"] * n
     row["values"] = rng.choice([list(range(n)), ["v" * 300] * n, [True] * n, layouts])
-    row["type"] = "layout" if row["values"] is layouts else row["type"]
+    if row["values"] is layouts:
+        row["type"] = "layout"
 
 
 def requires(tree: Tree, n: int, rng: Random) -> None:
@@ -252,11 +253,35 @@ def repeated(data: bytes, n: int, size: int = 64) -> bytes:
     return data[:58] + numbers + data[64:table] + b"".join(made)
 
 
+def rings(rng: Random) -> dict[str, Tree]:
+    """Both ends of a ring, which play the same, each in loops of its own."""
+    trees = {name: copied(TREES[name]) for name in ("loader.o", "mainloop.o")}
+    stages_ = rng.choice([1, 5, 97, 1009, 1 << 40])
+    factors = rng.sample(["2", "3", "5", "89", "97", "1009", "100003"], rng.randrange(1, 5))
+    blocks = rng.choice([1, 2, 40])
+    for name, tree in trees.items():
+        end = "out" if name == "loader.o" else "in"
+        pair = ("acquire", "commit") if end == "out" else ("wait", "release")
+        plays: list[Tree] = []
+        for block in range(blocks):
+            body = [{"do": do, "on": end} for do in pair] * rng.choice([1, 1, 2])
+            for factor in rng.sample(factors, len(factors)):
+                body = [{"do": "repeat", "count": factor, "body": body}]
+            named = {"do": "maybe", "name": f"n{block}", "body": body}
+            plays += rng.choice([body, body, [named]])
+        tree["entries"][0]["plays"] = plays
+    next(f for f in trees["loader.o"]["facts"] if f["name"] == "stages")["values"] = [stages_]
+    return trees
+
+
 def wide_case(rng: Random, number: int) -> Case:
     """The families in turn."""
-    turn = number % (len(FAMILIES) + 1)
+    turn = number % (len(FAMILIES) + 2)
     if turn == len(FAMILIES):
         return Case("notes", "rich", {"loader.o": notes(rng)})
+    if turn > len(FAMILIES):
+        both = {name: encoded(tree) for name, tree in rings(rng).items()}
+        return Case("rings", "rich", {name: whole(text) for name, text in both.items()}, both)
     name = rng.choice(list(TREES))
     tree = copied(TREES[name])
     if rng.random() < 0.1:

@@ -40,6 +40,9 @@ MAX_NESTING = 8
 # Letters and digits, single underscores between them: "__" joins names to link names.
 IDENTIFIER = re.compile(r"(?=.{1,128}\Z)[A-Za-z][A-Za-z0-9]*(?:_[A-Za-z0-9]+)*\Z")
 
+# The threads of the role, in expressions; no fact has this name.
+ROLE_THREADS = "role_threads"
+
 SWIZZLES = (0, 32, 64, 128)
 ELEMENT_BYTES = {
     "bf16": 2,

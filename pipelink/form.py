@@ -156,7 +156,10 @@ def _slots(contract: Contract) -> Iterator[Fault]:
     """A slot is known by its name alone, so a fact and a claim can't share one, and no part has the
     name of what a ring, a barrier or the role has beside it."""
     facts = {f.name for f in contract.facts}
-    taken = {"role.first_thread"}
+    taken = {"role.first_thread", "role.threads"}
+    for index, fact in enumerate(contract.facts):
+        if fact.name == abi.ROLE_THREADS:
+            yield Fault(f"'{fact.name}' is no name of a fact: it is the role's threads", "facts", index)
     for index, claim in enumerate(contract.claims):
         if claim.kind in ("shared", "barrier", "mbarrier") and claim.name in facts:
             yield Fault(f"'{claim.name}' is a fact and a claim", "claims", index)

@@ -8,7 +8,7 @@ can stand in one kernel, each with values of its own.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
 from pipelink import expression
 from pipelink.abi import Fact, Value
@@ -22,35 +22,21 @@ from pipelink.diagnostics import (
     nearest,
 )
 from pipelink.model import FactValue, Instance, Kernel
-
-KERNEL = "kernel"
-_BESIDE, _FAR = 1 << 19, 1 << 20
+from pipelink.providers import KERNEL, Providers, Row, find_providers, listed, reached
 
 Facts = dict[str, dict[str, Value]]
-Providers = Mapping[tuple[str, str], str]
-Offers = dict[str, list[tuple[Instance, int]]]
-_Row = tuple[Instance, int, Fact]
 
 
 def resolve(kernel: Kernel) -> tuple[Facts, tuple[FactValue, ...]]:
     """Each instance's facts by name, and the list of all with their providers."""
     faults: list[Diagnostic] = []
     faults += _manifest_values(kernel)
-    offers = _offers(kernel)
-    providers = {}
-    for instance, index, fact in _facts(kernel, "imports"):
-        found = _provider(kernel, offers, instance, index, fact)
-        if isinstance(found, Diagnostic):
-            faults.append(found)
-        else:
-            providers[instance.name, fact.name] = found
-        if len(faults) >= MOST_FINDINGS:
-            break
+    found, unprovided = find_providers(kernel)
+    checkpoint(faults + unprovided)
+    values, faults = _fixed_point(kernel, found)
     checkpoint(faults)
-    values, faults = _fixed_point(kernel, providers)
-    checkpoint(faults)
-    checkpoint(_sets(kernel, values, providers))
-    return values, tuple(_listing(kernel, values, providers))
+    checkpoint(_sets(kernel, values, found))
+    return values, tuple(_listing(kernel, values, found))
 
 
 def fact_type(value: Value) -> str:
@@ -65,19 +51,12 @@ def shown(value: Value) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _facts(kernel: Kernel, *kinds: str) -> Iterator[tuple[Instance, int, Fact]]:
-    for instance in kernel.instances:
-        for index, fact in enumerate(instance.contract.facts):
-            if fact.kind in kinds:
-                yield instance, index, fact
-
-
 def _manifest_values(kernel: Kernel) -> Iterator[Diagnostic]:
     """The manifest sets facts that their owners leave to it, and the kernel's own, once each."""
     for instance in kernel.instances:
         yield from _chosen_values(kernel, instance)
     path = kernel.manifest.path
-    imported = sorted({f.name for _, _, f in _facts(kernel, "imports")})
+    imported = sorted({f.name for _, _, f in listed(kernel, "imports")})
     for name in kernel.manifest.facts:
         if name not in imported:
             close = nearest(name, imported)
@@ -87,7 +66,7 @@ def _manifest_values(kernel: Kernel) -> Iterator[Diagnostic]:
                 FilePlace(path, name),
                 help=f"did you mean '{close[0]}'?" if close else f"remove '{name}' from [facts]",
             )
-    for instance, index, fact in _facts(kernel, "provides", "chooses", "derives"):
+    for instance, index, fact in listed(kernel, "provides", "chooses", "derives"):
         if fact.name in kernel.manifest.facts:
             yield Diagnostic(
                 "PL012",
@@ -151,123 +130,10 @@ def _outside(fact: Fact, value: Value, where: Where, instance: Instance, index: 
     )
 
 
-def _reached(kernel: Kernel, start: str) -> dict[str, tuple[str, ...]]:
-    """The shortest way over channels from `start` to each instance that it is connected with."""
-    edges: dict[str, set[str]] = {}
-    for left, right in kernel.manifest.channels:
-        a, b = left.split(".")[0], right.split(".")[0]
-        edges.setdefault(a, set()).add(b)
-        edges.setdefault(b, set()).add(a)
-    found: dict[str, tuple[str, ...]] = {start: (start,)}
-    queue = deque([start])
-    while queue:
-        name = queue.popleft()
-        for other in sorted(edges.get(name, ())):
-            if other not in found:
-                found[other] = (*found[name], other)
-                queue.append(other)
-    return found
-
-
-def _beside(kernel: Kernel, name: str) -> set[str]:
-    """Instances that a fact comes from without a channel: those of the same role, and the owner of
-    the tile schedule, which all roles go by."""
-    manifest = kernel.manifest
-    own = [r for r in manifest.roles if any(name == step[0] for step in r.steps)]
-    found = {instance for role in own for instance, _ in role.steps} | {manifest.schedule[0]}
-    return {i.name for i in kernel.instances} if name == manifest.schedule[0] else found
-
-
-def _offers(kernel: Kernel) -> Offers:
-    """The instances that provide a fact, each with the number of the fact in its contract."""
-    offers: Offers = {}
-    for instance, index, fact in _facts(kernel, "provides", "chooses", "derives"):
-        offers.setdefault(fact.name, []).append((instance, index))
-    return offers
-
-
-def _provider(
-    kernel: Kernel, offered: Offers, instance: Instance, index: int, fact: Fact
-) -> str | Diagnostic:
-    """The instance that provides an import, or why there is none."""
-    place = Place(instance.name, "facts", index)
-    who = f"{instance.contract.component} of {instance.contract.owner} (instance '{instance.name}')"
-    offers = [(o, i) for o, i in offered.get(fact.name, ()) if o.name != instance.name]
-    spec = next(s for s in kernel.manifest.instances if s.name == instance.name)
-    if fact.name in spec.imports:
-        wired = spec.imports[fact.name]
-        if wired in {o.name for o, _ in offers}:
-            return wired
-        names = ", ".join(o.name for o, _ in offers)
-        return Diagnostic(
-            "PL011",
-            f"instance '{instance.name}' takes '{fact.name}' from '{wired}', which does not provide it",
-            FilePlace(kernel.manifest.path, fact.name),
-            (place,),
-            help=f"instances that provide it: {names or 'none'}",
-        )
-    if fact.name in kernel.manifest.facts:
-        return KERNEL
-    if not offers:
-        return instance.name if fact.default is not None else _nobody(kernel, offered, who, fact, place)
-    ways = _reached(kernel, instance.name)
-    beside = _beside(kernel, instance.name)
-    distance = {
-        o.name: len(ways.get(o.name, ())) or (_BESIDE if o.name in beside else _FAR)
-        for o, _ in offers
-    }
-    least = min(distance.values())
-    if least == _FAR:
-        return _unconnected(instance.name, who, fact, place, offers)
-    near = [(o, i) for o, i in offers if distance[o.name] == least]
-    if len(near) == 1:
-        return near[0][0].name
-    names = " and ".join(f"'{o.name}'" for o, _ in near)
-    return Diagnostic(
-        "PL012",
-        f"'{fact.name}', which {who} imports, is provided by {names}",
-        place,
-        tuple(Place(o.name, "facts", i) for o, i in near),
-        help=f'name one: [instances.{instance.name}] imports = {{ {fact.name} = "{near[0][0].name}" }}',
-    )
-
-
-def _unconnected(
-    name: str, who: str, fact: Fact, place: Place, offers: list[tuple[Instance, int]]
-) -> Diagnostic:
-    """From an instance that has nothing to do with it a fact comes only if the manifest says so."""
-    names = " and ".join(f"'{o.name}'" for o, _ in offers)
-    return Diagnostic(
-        "PL011",
-        f"'{fact.name}', which {who} imports, is provided by {names} only, which is not connected with it",
-        place,
-        tuple(Place(o.name, "facts", i) for o, i in offers),
-        help=f'if that is meant: [instances.{name}] imports = {{ {fact.name} = "{offers[0][0].name}" }}',
-    )
-
-
-def _nobody(kernel: Kernel, offers: Offers, who: str, fact: Fact, place: Place) -> Diagnostic:
-    """No provider: a name that is almost the same is on the other side of the mistake."""
-    taken = {f.name for _, _, f in _facts(kernel, "imports")}
-    free = sorted(offers.keys() - taken) or sorted(offers)
-    close = nearest(fact.name, free, 0.7)
-    otherwise = f"add an instance that provides '{fact.name}', or set it in [facts] of {kernel.manifest.path}"
-    return Diagnostic(
-        "PL011",
-        f"nobody provides '{fact.name}', which {who} imports",
-        place,
-        tuple(
-            Place(offers[name][-1][0].name, "facts", offers[name][-1][1], f"provides '{name}'")
-            for name in close
-        ),
-        help=f"did you mean '{close[0]}'? Otherwise {otherwise}" if close else otherwise,
-    )
-
-
 def _fixed_point(kernel: Kernel, providers: Providers) -> tuple[Facts, list[Diagnostic]]:
     """Each fact is computed once, when the last one that it reads is."""
     values = _fixed(kernel)
-    rows = list(_facts(kernel, "imports", "derives"))
+    rows = list(listed(kernel, "imports", "derives"))
     missing: list[int] = []
     readers: dict[tuple[str, str], list[int]] = {}
     ready: deque[int] = deque()
@@ -301,12 +167,12 @@ def _fixed(kernel: Kernel) -> Facts:
     chosen = {s.name: s.facts for s in kernel.manifest.instances}
     values: Facts = {i.name: {} for i in kernel.instances}
     values[KERNEL] = dict(kernel.manifest.facts)
-    for instance, _, fact in _facts(kernel, "provides", "chooses", "agrees"):
+    for instance, _, fact in listed(kernel, "provides", "chooses", "agrees"):
         values[instance.name][fact.name] = chosen[instance.name].get(fact.name, fact.values[0])
     return values
 
 
-def _reads(row: _Row, providers: Providers) -> list[tuple[str, str]]:
+def _reads(row: Row, providers: Providers) -> list[tuple[str, str]]:
     """The facts that an import or a derived fact reads, each (instance, name)."""
     instance, _, fact = row
     if fact.kind == "derives":
@@ -315,7 +181,7 @@ def _reads(row: _Row, providers: Providers) -> list[tuple[str, str]]:
     return [] if provider == instance.name else [(provider, fact.name)]
 
 
-def _value(row: _Row, providers: Providers, values: Facts) -> Value:
+def _value(row: Row, providers: Providers, values: Facts) -> Value:
     instance, _, fact = row
     if fact.kind == "derives":
         return expression.evaluate(fact.value, values[instance.name])
@@ -326,14 +192,14 @@ def _value(row: _Row, providers: Providers, values: Facts) -> Value:
     return fact.default
 
 
-def _uncomputed(row: _Row, error: expression.ExpressionError) -> Diagnostic:
+def _uncomputed(row: Row, error: expression.ExpressionError) -> Diagnostic:
     instance, index, fact = row
     return Diagnostic(
         "PL015", f"fact '{fact.name}': {error}", Place(instance.name, "facts", index)
     )
 
 
-def _stuck(left: list[_Row]) -> Diagnostic:
+def _stuck(left: list[Row]) -> Diagnostic:
     """Some derived facts have no value: a name that the contract lacks, or a cycle."""
     for instance, index, fact in left:
         if fact.kind == "derives":
@@ -370,7 +236,7 @@ def _stuck(left: list[_Row]) -> Diagnostic:
 def _sets(kernel: Kernel, values: Facts, providers: Providers) -> list[Diagnostic]:
     """An import has a value of its type, and of its set if it is dispatched over one."""
     faults = []
-    for instance, index, fact in _facts(kernel, "imports"):
+    for instance, index, fact in listed(kernel, "imports"):
         value = values[instance.name][fact.name]
         here = Place(instance.name, "facts", index)
         provider = providers[instance.name, fact.name]
@@ -421,11 +287,11 @@ def _listing(kernel: Kernel, values: Facts, providers: Providers) -> Iterator[Fa
     for (user, name), provider in providers.items():
         if provider != user:
             consumers.setdefault((provider, name), []).append(user)
-    ways = {i.name: _reached(kernel, i.name) for i in kernel.instances}
+    ways = {i.name: reached(kernel, i.name) for i in kernel.instances}
     for name, value in sorted(kernel.manifest.facts.items()):
         users = tuple(consumers.get((KERNEL, name), ()))
         yield FactValue(KERNEL, name, "provides", value, KERNEL, (KERNEL,), users)
-    for instance, _, fact in _facts(kernel, "provides", "chooses", "agrees", "derives", "imports"):
+    for instance, _, fact in listed(kernel, "provides", "chooses", "agrees", "derives", "imports"):
         provider = providers.get((instance.name, fact.name), instance.name)
         path = ways.get(provider, {}).get(instance.name, (provider, instance.name))
         yield FactValue(

@@ -22,19 +22,31 @@ from pipelink.abi import Symbol
 from pipelink.diagnostics import Diagnostic, FilePlace
 
 _MARKER = re.compile(r'#\s+(\d+)\s+"((?:[^"\\]|\\.)*)"')
-_DECLARED = re.compile(r"___device__\((extern)?[^)]*\)[^;{(]*?\b(\w+)\(")
-_ATTRIBUTE = re.compile(r"__attribute__\(\(.*?\)\)")
-_INTERNAL = ("_INTERNAL_", "_GLOBAL__N_")
-_SHARED = re.compile(r"(?:^|\s)__shared__\s[^;=]*?\b(\w+)(?:\[[^;]*)?[;=]")
-_TYPE = re.compile(r"(?:struct|union) (\w+) (?:: [^{]*)?\{")
-# Names that the front end numbers by unit: of temporaries, and of what has internal linkage.
-_NUMBERED = re.compile(
-    r"_INTERNAL_[0-9a-f]{8}_\d+_\w+?_[0-9a-f]{8}|__(?:cuda_local_var|T)_?\d[\d_]*"
+_ATTRIBUTE = re.compile(r"__attribute__\(\((?:[^()]|\([^()]*\))*\)\)")
+_FUNCTION = re.compile(r"___device__\((extern|static)?[^)]*\)[^;{(]*?\b(\w+)\(")
+_ARRAY = r"(?:\[[^\]]*\])*"
+_VARIABLE = re.compile(
+    rf"(extern|static)?\s*__(device|constant|shared)__\s[^;=(]*?\b(\w+){_ARRAY}\s*[;=]"
 )
+_TYPE = re.compile(r"(?:struct|union) (\w+) (?:: [^{]*)?\{")
+_ENUM = re.compile(r"enum (?:\w+ )?\{$")
+_TYPEDEF = re.compile(rf"typedef (.*?)\b(\w+)({_ARRAY}|\)\(.*\));$")
+_ALIGNED = re.compile(r"__aligned__\((\d+)\)")
+_WEAK = ("nv_linkonce_odr", "nv_weak_odr", "__weak__")
+_PADDING = re.compile(r"\s*char __nv_no_debug_dummy_\w+\[\d+\];")
+_STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_WORD = re.compile(r"[A-Za-z_]\w*")
+# Names that the front end numbers: temporaries, and what has internal linkage. These carry a hash of
+# their unit, at times the number of a process, and say how long it is.
+_TEMPORARY = re.compile(r"__(?:cuda_local_var|T)_?\d[\d_]*")
+_OF_UNIT = re.compile(r"(\d+)(?=_INTERNAL_|_GLOBAL__N_)|__nv_static_(\d+)_")
+_INTERNAL = re.compile(r"\d_INTERNAL_[0-9a-f]{8}_\d|\d_GLOBAL__N__[0-9a-f]{8}_\d|^__nv_static_\d")
 _OWN = ("pipelink_", "__")
 # What the toolchain brings is the same for all objects of one version, which contracts record.
-_FOREIGN = ("/include/crt/", "/cuda_", "/nvidia/", "/c++/", "/usr/include/", "/gcc/")
+_TOOLKIT = re.compile(r'"([^"]+)/bin/\.\./include/')
+_HOST = re.compile(r"/usr/include/|/include/c\+\+/|/lib/gcc/")
 _LONGEST_NAME, _LONGEST_TEXT = 120, 600
+_DEEP = 4  # typedefs of typedefs
 
 
 @dataclass
@@ -56,32 +68,134 @@ class Unit:
 
 def read_unit(text: str) -> Unit:
     """The definitions in a device unit's text."""
-    unit = Unit()
-    declared: dict[str, Symbol] = {}
-    defined: set[str] = set()
-    lines = _placed(text)
-    for number, (line, place) in enumerate(lines):
-        if "__shared__" in line and (match := _SHARED.search(line)):
-            unit.shared.append(Symbol(match[1], place=place))
-        if match := _TYPE.match(line):
-            if _listed(match[1], place):
-                body = _below(lines, number)
-                unit.types.append(Symbol(match[1], _kept(body), place))
-        elif match := _DECLARED.search(_ATTRIBUTE.sub("", line)):
-            linkage, name = match[1], match[2]
-            whole = _below(lines, number)
-            if whole.rstrip().endswith(";") and "{" not in whole:
-                if linkage and "__device_builtin__" not in line:
-                    declared[name] = Symbol(name, place=place)
-                continue
-            defined.add(name)
-            if "(static" in line or not _listed(name, place):
-                continue
-            weak = "nv_linkonce_odr" in line or "nv_weak_odr" in line
-            own = Symbol(name, _hash(whole) if weak else "", place)
-            (unit.weak if weak else unit.strong).append(own)
-    unit.calls = [s for n, s in declared.items() if n not in defined and _listed(n, s.place)]
-    return unit
+    return _Reader(text).read()
+
+
+class _Reader:
+    """Reads line by line; what inline definitions stand for is known at the end."""
+
+    def __init__(self, text: str) -> None:
+        toolkit = _TOOLKIT.search(text)
+        root = toolkit[1] if toolkit else "/none"
+        self.toolkit = tuple(f"{root}/{name}/" for name in ("bin/..", "include", "targets"))
+        self.files = {match[2].replace("\\", "") for match in _MARKER.finditer(text)}
+        self.lines = _placed(text)
+        self.unit = Unit()
+        self.declared: dict[str, Symbol] = {}
+        self.defined: set[str] = set()
+        self.weak: list[tuple[str, str, str]] = []
+        # What a name stands for in this unit alone: internal functions and variables, types by
+        # another name, enumerators.
+        self.texts: dict[str, str] = {}
+        self.typedefs: dict[str, str] = {}
+
+    def read(self) -> Unit:
+        for number, (line, place) in enumerate(self.lines):
+            bare = _ATTRIBUTE.sub("", line).strip()
+            if match := _TYPE.match(line):
+                self.type(match[1], number)
+            elif match := _FUNCTION.search(bare):
+                self.function(match[1], match[2], number)
+            elif match := _VARIABLE.match(bare):
+                self.variable(match, line, place)
+            elif not self.foreign(place):
+                self.word(line, number)
+        self.unit.weak = [Symbol(n, self.hash(text), place) for n, text, place in self.weak]
+        left = [s for name, s in self.declared.items() if name not in self.defined]
+        self.unit.calls = [s for s in left if self.listed(s.name, s.place, left=True)]
+        return self.unit
+
+    def type(self, name: str, number: int) -> None:
+        place = self.lines[number][1]
+        if self.listed(name, place):
+            members = self.members(_below(self.lines, number))
+            self.unit.types.append(Symbol(name, members, place))
+
+    def function(self, linkage: str | None, name: str, number: int) -> None:
+        line, place = self.lines[number]
+        whole = _below(self.lines, number)
+        if "{" not in whole:
+            if linkage == "extern" and "__device_builtin__" not in line:
+                self.declared[name] = Symbol(name, place=place)
+            return
+        self.defined.add(name)
+        if linkage == "static":
+            self.own(name, whole, place)
+        elif self.listed(name, place):
+            if any(word in line for word in _WEAK):
+                self.weak.append((name, whole, place))
+            else:
+                self.unit.strong.append(Symbol(name, place=place))
+
+    def variable(self, match: re.Match[str], line: str, place: str) -> None:
+        linkage, space, name = match.groups()
+        if space == "shared":
+            self.unit.shared.append(Symbol(name, linkage or "", place))
+        elif linkage == "extern":
+            self.declared[name] = Symbol(name, "variable", place)
+        else:
+            self.defined.add(name)
+            if linkage == "static":
+                self.own(name, line, place)
+            elif "nv_weak_odr" in line and self.listed(name, place):
+                self.weak.append((name, line, place))
+
+    def word(self, line: str, number: int) -> None:
+        """A type by another name, or an enumeration."""
+        if match := _TYPEDEF.match(line):
+            self.typedefs[match[2]] = f"{match[1].strip()}{match[3]}"
+            self.texts[match[2]] = line
+        elif _ENUM.match(line):
+            whole = _below(self.lines, number)
+            self.texts |= dict.fromkeys(_WORD.findall(whole.partition("{")[2]), whole)
+
+    def own(self, name: str, text: str, place: str) -> None:
+        if not self.foreign(place):
+            self.texts[name] = text
+
+    def foreign(self, place: str) -> bool:
+        return place.startswith(self.toolkit) or bool(_HOST.search(place))
+
+    def listed(self, name: str, place: str, *, left: bool = False) -> bool:
+        """Whether another object could have the same name, and it is not the toolchain's. An entry
+        of PipeLink that is `left` undefined is one of another owner."""
+        if name.startswith(_OWN) and not (left and name.startswith("pipelink__")):
+            return False
+        return not _INTERNAL.search(name) and not self.foreign(place)
+
+    def hash(self, text: str) -> str:
+        """Of a definition, with all that it names and no other unit has."""
+        seen, left = {text: None}, [text]
+        while left:
+            for word in _WORD.findall(left.pop()):
+                own = self.texts.get(word)
+                if own is not None and own not in seen:
+                    seen[own] = None
+                    left.append(own)
+        return _hash(self.plain("\n".join(seen)))
+
+    def plain(self, text: str) -> str:
+        """A text without what differs from unit to unit: numbers of names, names of its files."""
+        parts, at = [], 0
+        while match := _OF_UNIT.search(text, at):
+            parts.append(text[at : match.start()])
+            at = match.end() + int(match[1] or match[2])
+        text = _TEMPORARY.sub("_", "".join([*parts, text[at:]]))
+        return _STRING.sub(self.no_file, text)
+
+    def no_file(self, text: re.Match[str]) -> str:
+        """A marker has the name of a file without the backslashes of a string."""
+        return '""' if text[1].replace("\\", "") in self.files else text[0]
+
+    def members(self, text: str) -> str:
+        """A type's members and its alignment, with types by their first names; of a long one a hash."""
+        inside, _, after = self.plain(text).partition("{")[2].rpartition("}")
+        inside = _PADDING.sub("", inside).strip()
+        for _ in range(_DEEP):
+            inside = _WORD.sub(lambda w: self.typedefs.get(w[0], w[0]), inside)
+        if aligned := _ALIGNED.search(after):
+            inside += f" aligned to {aligned[1]};"
+        return inside if len(inside) <= _LONGEST_TEXT else f"#{_hash(inside)}"
 
 
 def _placed(text: str) -> list[tuple[str, str]]:
@@ -90,7 +204,7 @@ def _placed(text: str) -> list[tuple[str, str]]:
     for line in text.splitlines():
         marker = _MARKER.match(line)
         if marker:
-            file = marker[2].encode().decode("unicode_escape", errors="replace")
+            file = re.sub(r"\\(.)", r"\1", marker[2])
             place = f"{file}:{marker[1]}"
         elif line and not line.startswith("#"):
             found.append((line.strip(), place))
@@ -109,21 +223,8 @@ def _below(lines: list[tuple[str, str]], first: int) -> str:
     return " ".join(taken)
 
 
-def _listed(name: str, place: str) -> bool:
-    """Whether another object could have the same name, and it is not the toolchain's."""
-    if name.startswith(_OWN) or any(part in name for part in _INTERNAL):
-        return False
-    return not any(part in place for part in _FOREIGN)
-
-
 def _hash(text: str) -> str:
-    return f"{abi.fnv1a(_NUMBERED.sub('_', text).encode()):016x}"
-
-
-def _kept(text: str) -> str:
-    """A type's members; of a long type, their hash."""
-    inside = _NUMBERED.sub("_", text.partition("{")[2].rpartition("}")[0]).strip()
-    return inside if len(inside) <= _LONGEST_TEXT else f"#{_hash(inside)}"
+    return f"{abi.fnv1a(text.encode()):016x}"
 
 
 def _shown(symbol: Symbol, name: str) -> Symbol:
@@ -140,20 +241,20 @@ def _short(name: str) -> str:
 def faults(unit: Unit) -> Iterator[Diagnostic]:
     """What a component may not do: it would be linked without a word, and be wrong."""
     for symbol in unit.shared:
+        one_base = "all `extern __shared__` arrays of a kernel have one base, that of the arena"
         yield Diagnostic(
             "PL046",
             f"'{symbol.shown or symbol.name}' is shared memory that no contract claims",
             FilePlace(symbol.place),
-            notes=("all `extern __shared__` arrays of a kernel have one base, that of the arena",),
+            notes=(one_base,) if symbol.text == "extern" else (),
             help="claim the bytes with pl::claims_shared and take their address from it",
         )
     for symbol in unit.calls:
+        used = "used" if symbol.text == "variable" else "called"
         yield Diagnostic(
             "PL047",
-            f"'{symbol.shown or symbol.name}' is called, and this object does not define it",
+            f"'{symbol.shown or symbol.name}' is {used}, and this object does not define it",
             FilePlace(symbol.place),
-            notes=(
-                "a link by name checks no types: the call may go to a function of other arguments",
-            ),
+            notes=("a link by name checks no types: it may find another thing of this name",),
             help="include its definition, or let its owner make it an entry that the kernel runs",
         )

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from pipelink import expression, layout
-from pipelink.abi import ELEMENT_BYTES, Claim, Entry, Part, Port
+from pipelink.abi import ELEMENT_BYTES, ROLE_THREADS, Claim, Entry, Part, Port, Value
 from pipelink.arch import ARCHES, Arch
 from pipelink.diagnostics import Place, Where
 from pipelink.layout import Layout
@@ -59,11 +59,25 @@ class View:
         """An expression's value with the instance's facts."""
         key = instance.name, text
         if key not in self._values:
-            self._values[key] = expression.evaluate_number(text, self.facts[instance.name])
+            self._values[key] = expression.evaluate_number(text, self.known(instance))
         return self._values[key]
 
+    def known(self, instance: Instance) -> Mapping[str, Value]:
+        """What expressions of an instance read: its facts, and the threads of its role."""
+        return self._known[instance.name]
+
+    @cached_property
+    def _known(self) -> dict[str, dict[str, Value]]:
+        found = {i.name: dict(self.facts[i.name]) for i in self.kernel.instances}
+        for instance in self.kernel.instances:
+            try:
+                found[instance.name][ROLE_THREADS] = 32 * self.own_warps(instance)
+            except expression.ExpressionError:
+                continue
+        return found
+
     def fragment(self, end: End) -> Layout:
-        return layout.fragment(end.port.layout, self.facts[end.instance.name])
+        return layout.fragment(end.port.layout, self.known(end.instance))
 
     def fragment_count(self, end: End) -> int:
         """Elements a thread of a register port: its layout's values; objects of format 1 say it."""
@@ -78,7 +92,7 @@ class View:
 
     def part_layout(self, instance: Instance, part: Part) -> Layout:
         if part.layout:
-            return layout.parse(part.layout, self.facts[instance.name])
+            return layout.parse(part.layout, self.known(instance))
         return layout.row_major(self.sides(instance, part.shape))
 
     def part_bytes(self, instance: Instance, part: Part) -> int:
@@ -161,8 +175,12 @@ class View:
     def warps(self, role: str) -> int:
         """The warps of a role: what its steps claim; one warp if none does."""
         if role not in self._warps:
-            found = [self.claim(i, "warps") for i in self.role_instances(role)]
-            amounts = (amount for claim in found if claim for amount in claim[1:])
+            amounts = (
+                expression.evaluate_number(claim.amount, self.facts[instance.name])
+                for instance in self.role_instances(role)
+                for claim in instance.contract.claims
+                if claim.kind == "warps"
+            )
             self._warps[role] = max(amounts, default=1)
         return self._warps[role]
 
@@ -194,6 +212,12 @@ class View:
             return self.value(instance, claim.amount)
         return 128 if claim.scope == "warpgroup" else 32 * self.own_warps(instance)
 
+    def _warp_claims(self, instance: Instance) -> Iterator[Place]:
+        for other in self.role_instances(self.role_of(instance)):
+            for index, claim in enumerate(other.contract.claims):
+                if claim.kind == "warps":
+                    yield Place(other.name, "claims", index, f"{claim.amount} warps")
+
     @cached_property
     def _origins(self) -> dict[tuple[str, str], str]:
         return {(f.instance, f.name): f.provider for f in self.listing}
@@ -205,6 +229,9 @@ class View:
         queue = [(instance, name) for text in texts for name in sorted(_names(text))]
         while queue and len(found) < MOST_CAUSES:
             reader, name = queue.pop(0)
+            if name == ROLE_THREADS:
+                found |= {("", str(p)): p for p in self._warp_claims(reader)}
+                continue
             provider = self._origins.get((reader.name, name))
             if provider is None and name in self.extents(reader):
                 where = place_of(self.kernel, reader.name, name)

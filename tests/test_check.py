@@ -781,10 +781,11 @@ def test_a_tensor_is_updated_in_place_only_by_the_tile_that_reads_it(toy):
 def test_a_thread_that_arrives_for_loads_of_others_needs_a_barrier(toy, by):
     reader = change(MAINLOOP, "ports", "in", by=by, proxy="generic")
     count = 8 if by == "one_thread" else 4
+    assert found(rings.ordered, toy, change(reader, "ports", "in", by="each_warp")) == []
     assert found(rings.ordered, toy, reader) == [
         (
             f"PL037: {by.replace('_', ' ')} arrives at 'mma.in' of {MMA} for {count} warps, and nothing "
-            "orders their loads before it"
+            "orders their reads before it"
         )
     ]
     with_barrier = add(reader, "claims", Claim("read", "barrier", ""))
@@ -798,3 +799,21 @@ def test_a_register_claim_that_moves_nothing_is_remarked(toy):
     assert toy.plan().remarks == (
         "registers do not move between roles, as role 'producer' claims none",
     )
+
+
+def test_one_thread_does_not_wait_for_the_wgmma_of_other_warpgroups(toy):
+    assert found(rings.ordered, toy, change(MAINLOOP, "ports", "in", by="one_thread")) == [
+        (
+            f"PL037: one thread arrives at 'mma.in' of {MMA} for 2 warpgroups, and nothing orders their "
+            "reads before it"
+        )
+    ]
+
+
+def test_a_requirement_may_read_the_threads_of_the_role(toy):
+    right = add(EPILOGUE, "requires", Requirement("role_threads == 256", "two rows a thread"))
+    assert found(objects.requirements, toy, right) == []
+    wrong = add(EPILOGUE, "requires", Requirement("role_threads == tile_m", "a row a thread"))
+    assert found(objects.requirements, toy, wrong) == [
+        f"PL020: {ACT} requires role_threads == tile_m, and role_threads = 256, tile_m = 128"
+    ]

@@ -61,7 +61,7 @@ def toolchain(view: View) -> Iterator[Diagnostic]:
 
 def requirements(view: View) -> Iterator[Diagnostic]:
     for instance in view.kernel.instances:
-        facts = view.facts[instance.name]
+        facts = view.known(instance)
         for index, requirement in enumerate(instance.contract.requires):
             place = Place(instance.name, "requires", index)
             try:

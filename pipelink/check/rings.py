@@ -39,21 +39,32 @@ def arrivers(view: View) -> Iterator[Diagnostic]:
 
 
 def ordered(view: View) -> Iterator[Diagnostic]:
-    """One thread that arrives for others, whose ordinary loads or stores nothing orders before it."""
+    """One thread that arrives for others, and nothing orders their loads or stores before it."""
     for end in view.ports("shared"):
-        port, warps = end.port, view.own_warps(end.instance)
-        covers = {"one_thread": warps, "each_warpgroup": 4}.get(port.by, 1)
+        port, many = end.port, _not_ordered(view, end)
         barriers = any(c.kind == "barrier" for c in end.instance.contract.claims)
-        if port.proxy != "generic" or covers == 1 or barriers:
+        if not many or barriers:
             continue
-        what = "stores" if port.direction == "out" else "loads"
+        what = "stores" if port.direction == "out" else "reads"
         yield Diagnostic(
             "PL037",
-            f"{port.by.replace('_', ' ')} arrives at '{end.name}' of {who(end.instance)} for {covers} warps, "
-            f"and nothing orders their {what} before it",
+            f"{port.by.replace('_', ' ')} arrives at '{end.name}' of {who(end.instance)} for {many}, and "
+            f"nothing orders their {what} before it",
             end.place,
-            help="let each_warp or each_thread arrive, or claim a barrier and sync before",
+            help="let each of them arrive, or claim a barrier and sync before",
         )
+
+
+def _not_ordered(view: View, end: End) -> str:
+    """For whom a thread arrives beside those that it waits for by itself: a warp's threads come
+    together in the header, a warpgroup's in wgmma's own wait."""
+    warps = view.own_warps(end.instance)
+    if end.port.proxy == "generic":
+        many = {"one_thread": warps, "each_warpgroup": 4}.get(end.port.by, 1)
+        return f"{many} warps" if many > 1 else ""
+    if end.port.proxy == "async" and end.port.by == "one_thread" and warps > 4:
+        return f"{warps // 4} warpgroups"
+    return ""
 
 
 def filled(view: View) -> Iterator[Diagnostic]:

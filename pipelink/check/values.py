@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 
-from pipelink.abi import Claim, Entry, Operation, Port
+from pipelink.abi import ROLE_THREADS, Claim, Entry, Operation, Port
 from pipelink.diagnostics import Diagnostic, Place
 from pipelink.expression import ExpressionError
 from pipelink.model import Instance
@@ -134,7 +134,7 @@ def unlisted(instance: Instance, text: str) -> str:
     for name in sorted(fact_names(text)):
         if kinds.get(name) == "extent":
             return f"'{name}' is known at launch only: an expression can't read it"
-        if name not in kinds:
+        if name not in kinds and name != ROLE_THREADS:
             return f"list '{name}' in pl::contract of {instance.contract.component}"
     return ""
 

@@ -93,6 +93,7 @@ def _bindings(view: View, a: Assignment, instance: Instance) -> Iterator[tuple[s
             yield barrier.name, barrier.id
             yield f"{barrier.name}.threads", barrier.threads
     role = view.role_of(instance)
+    yield "role.threads", 32 * view.own_warps(instance)
     yield "role.first_thread", next((32 * r.first_warp for r in a.roles if r.name == role), 0)
 
 

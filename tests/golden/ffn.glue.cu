@@ -27,6 +27,7 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
                 case 0x31a1da678ffceebcull: return 131072;  // out.w
                 case 0x31a1e1678ffcfaa1ull: return 0;  // out.x
                 case 0x21c030971c4bb6ceull: return 0;  // role.first_thread
+                case 0xd0dc0f0e86234656ull: return 128;  // role.threads
                 case 0x5949326dc12e3b9aull: return 4;  // stages
                 case 0x01d28bda379eae9dull: return 256;  // tile_m
                 case 0x01d288da379ea984ull: return 160;  // tile_n
@@ -42,6 +43,7 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
                 case 0xf4e1b1c579e8f2d8ull: return 0;  // in.x
                 case 0x543ce1db3433dd8aull: return 80;  // k_steps
                 case 0x21c030971c4bb6ceull: return 128;  // role.first_thread
+                case 0xd0dc0f0e86234656ull: return 256;  // role.threads
                 case 0xa3a7061ff10a8138ull: return 128;  // rows
                 case 0x5949326dc12e3b9aull: return 4;  // stages
                 case 0x01d285da379ea46bull: return 64;  // tile_k
@@ -53,6 +55,7 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
             switch (slot) {
                 case 0x9cec2b21f5b61d84ull: return 25600;  // intermediate
                 case 0x21c030971c4bb6ceull: return 128;  // role.first_thread
+                case 0xd0dc0f0e86234656ull: return 256;  // role.threads
                 case 0xa3a7061ff10a8138ull: return 128;  // rows
                 case 0x01d28bda379eae9dull: return 256;  // tile_m
                 case 0x01d288da379ea984ull: return 160;  // tile_n

@@ -39,10 +39,12 @@ constexpr auto turns = pl::claims_barriers<"turns">(2_n);
 constexpr auto done = pl::claims_mbarriers<"done">(1_n, pl::each_warp);
 constexpr auto run = pl::entry<"run">()(pl::tile, in, y, n).plays(pl::drain(in));
 constexpr auto warps = pl::claims_warps(pl::ceil_div(tile_size, 32_n));
+constexpr auto one_each =
+    pl::requires_that(pl::role_threads == tile_size, "a thread takes one value of a tile");
 
 constexpr auto contract = pl::contract<"reader", "other-team", "1.0.0">(
     tile_size, stages, scale, negative, kind, order, offset, factor, most_routes, route, n, in,
-    finite, y, own, meet, turns, done, run, warps);
+    finite, y, own, meet, turns, done, run, warps, one_each);
 
 PIPELINK_COMPONENT(reader, contract)
 

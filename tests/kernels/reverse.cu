@@ -15,9 +15,12 @@ constexpr auto read = pl::claims_mbarriers<"read">(1_n, pl::each_thread);
 constexpr auto run = pl::entry<"run">()(pl::tile, x, y, n);
 constexpr auto schedule =
     pl::schedule<"schedule">()(n).tiles(pl::steps_over(n, tile_size), pl::steps_over(1_n, 1_n));
+constexpr auto warps = pl::claims_warps(4_n);
+constexpr auto one_each =
+    pl::requires_that(pl::role_threads == tile_size, "a thread moves one value of a tile");
 
 constexpr auto contract = pl::contract<"reverse", "test-team", "1.0.0">(
-    tile_size, n, staging, written, read, pl::claims_warps(4_n), x, y, run, schedule);
+    tile_size, n, staging, written, read, warps, one_each, x, y, run, schedule);
 
 PIPELINK_COMPONENT(reverse, contract)
 

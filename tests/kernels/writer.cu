@@ -26,10 +26,12 @@ constexpr auto run = pl::entry<"run">()(pl::tile, x, out, n).plays(pl::fill(out)
 constexpr auto schedule =
     pl::schedule<"schedule">()(n).tiles(pl::steps_over(n, tile_size), pl::steps_over(1_n, 1_n));
 constexpr auto warps = pl::claims_warps(tile_size / 32_n);
+constexpr auto one_each =
+    pl::requires_that(pl::role_threads == tile_size, "a thread stores one value of a tile");
 
 constexpr auto contract = pl::contract<"writer", "test-team", "1.0.0">(
     tile_size, stages, scale, negative, kind, order, most_routes, route, n, x, out, finite, run,
-    schedule, warps);
+    schedule, warps, one_each);
 
 PIPELINK_COMPONENT(writer, contract)
 

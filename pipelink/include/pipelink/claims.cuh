@@ -11,6 +11,16 @@ __device__ __forceinline__ unsigned role_thread(Self self) {
     return threadIdx.x - static_cast<unsigned>(pipelink_bind(self, slot_of<"role.first_thread">));
 }
 
+// The threads of this instance's role, in expressions: what code relies on that has one thread an
+// element. Facts can't be derived from it.
+struct RoleThreads : ExpressionTag {
+    __device__ __forceinline__ static long long at(Self self) {
+        return pipelink_bind(self, slot_of<"role.threads">);
+    }
+    static constexpr void write(Writer& out) { out.put("role_threads"); }
+};
+inline constexpr RoleThreads role_threads{};
+
 // A shared address as a pointer of C++.
 template <class T>
 __device__ __forceinline__ T* shared_pointer(std::uint32_t address) {
