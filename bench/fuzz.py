@@ -2,10 +2,9 @@
 
     python bench/fuzz.py [--seed N] [--scale F] [--jobs N] [--only KIND] [--one KIND:NUMBER]
 
-An input is an object in the place of a good one of a kernel. It must end in a plan that holds or in
-diagnostics: with no other exception, in 1 s of processor time and 256 MiB of the whole process. What
-does not is saved under build/fuzz, shrunk, and makes the exit code 1. An input follows from seed, kind
-and number alone: hostile.py and wide.py make them. They run in worker processes, a batch in each.
+judge.py says what an input may do; what does more is saved under build/fuzz, shrunk, and makes the
+exit code 1. An input follows from seed, kind and number alone: hostile.py and wide.py make them. They
+run in worker processes, a batch in each.
 """
 
 import argparse
@@ -16,18 +15,14 @@ import multiprocessing
 import os
 import platform
 import random
-import resource
 import shlex
-import signal
 import subprocess
 import sys
-import tempfile
 import time
-import traceback
 from collections.abc import Iterator
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.append(str(ROOT / "bench"))
@@ -35,49 +30,13 @@ sys.path.append(str(ROOT / "bench"))
 import hostile  # noqa: E402
 import wide  # noqa: E402
 from hostile import CONTRACT, Case, note, object_  # noqa: E402
+from judge import MOST_KIB, MOST_SECONDS, Verdict, judge, lay, ready, scratch  # noqa: E402
 
-from pipelink import contract, driver, expression  # noqa: E402
-from pipelink.diagnostics import Diagnostic, InputError  # noqa: E402
-from pipelink.model import Plan  # noqa: E402
-from pipelink.render import render  # noqa: E402
-from pipelink.report.diagnostics import as_json, as_text  # noqa: E402
-from pipelink.report.locate import locator  # noqa: E402
-
-MOST_SECONDS = 1.0
-MOST_KIB = 256 << 10
-SPARE_ADDRESSES = 512 << 20  # more than is allowed, so that what is too much is seen as that
 SILENT_S = 20.0  # a worker that says nothing for so long hangs where no signal reaches it
 BATCH = 250
 SHRINK_S = 30.0
 COUNTS = {"contract": 58_000, "lines": 4_000, "wide": 4_200, "object": 33_800, "random": 10_000}
 SAVED = ROOT / "build" / "fuzz"
-
-
-class TimeUp(BaseException):
-    """The processor time of an input is over; no pass catches it."""
-
-
-class Unsound(Exception):
-    """A plan or a text that can't be."""
-
-
-class Verdict(NamedTuple):
-    """What came of an input. `stage` is "read" if the reader refused it, "passes" if a later one did,
-    "plan" if there is one, else what went wrong; `what` is a code, or the exception and its place."""
-
-    kind: str
-    name: str
-    number: int
-    stage: str
-    what: str
-    read_s: float = 0.0
-    all_s: float = 0.0
-    peak_kib: int = 0
-    trace: str = ""
-
-    @property
-    def wrong(self) -> bool:
-        return self.stage not in ("read", "passes", "plan")
 
 
 def make(seed: int, kind: str, number: int) -> Case:
@@ -92,131 +51,10 @@ def make(seed: int, kind: str, number: int) -> Case:
 KERNELS = hostile.kernels()
 
 
-def lay(folder: Path) -> None:
-    """The kernels, each in a folder of its own."""
-    for name, kernel in KERNELS.items():
-        for path, data in kernel.objects.items():
-            (folder / name / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name / path).write_bytes(data)
-        (folder / name / "k.kernel.toml").write_bytes(kernel.manifest)
-
-
-class Clock:
-    """Processor time, and the highest memory since its start."""
-
-    def __init__(self) -> None:
-        self.read_s = 0.0
-        with open("/proc/self/clear_refs", "w") as file:
-            file.write("5")
-        # Again and again: in a finalizer the first would be lost.
-        signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS, 0.05)
-        self.begin = time.process_time()
-
-    def now(self) -> float:
-        return time.process_time() - self.begin
-
-    def stop(self) -> tuple[float, float, int]:
-        seconds = self.now()
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        lines = Path("/proc/self/status").read_text().splitlines()
-        peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-        return self.read_s or seconds, seconds, peak
-
-
-def run(folder: Path, case: Case, clock: Clock) -> tuple[str, str]:
-    """(stage, code) of an input that behaves; any exception but InputError is one that it lets out."""
-    objects = folder / case.kernel
-    manifest, stage = objects / "k.kernel.toml", "read"
-    try:
-        for name in case.objects:
-            contract.read_object(objects / name)
-        clock.read_s, stage = clock.now(), "passes"
-        plan = driver.plan(driver.read(manifest, driver.Sources(objects)))
-        sound(plan, driver.encode_plan(plan), render(plan), folder)
-    except InputError as error:
-        told(list(error.diagnostics), manifest, objects)
-        return stage, error.diagnostics[0].code
-    return "plan", ""
-
-
-def told(found: list[Diagnostic], manifest: Path, objects: Path) -> None:
-    """Diagnostics can be shown, and steer no terminal."""
-    locate = locator(manifest, objects)
-    text = as_text(found, locate)
-    if not text or any(not (c.isprintable() or c == "\n") for c in text):
-        raise Unsound("a diagnostic that can't be shown")
-    json.loads(as_json(found, locate))
-
-
-def sound(plan: Plan, encoded: bytes, glue: str, folder: Path) -> None:
-    """A plan is read as it was written, its regions are disjoint, and the glue has no line of an
-    object's own."""
-    (folder / "plan.json").write_bytes(encoded)
-    try:
-        if driver.read_plan(folder / "plan.json") != plan:
-            raise Unsound("a plan that is read as another one")
-    except InputError as error:
-        raise Unsound("a plan that is not read") from error
-    spans = [(r.offset, r.offset + r.bytes) for r in plan.regions if r.bytes]
-    spans += [(m.offset, m.offset + 8 * m.count) for m in plan.mbarriers]
-    spans = [(0, 0), *sorted(spans), (plan.shared_bytes, 0)]
-    if any(spans[n][1] > spans[n + 1][0] for n in range(len(spans) - 1)):
-        raise Unsound("regions that overlap")
-    taken = [b.id + n for b in plan.barriers for n in range(b.count)]
-    if len(set(taken)) != len(taken) or not set(taken) <= set(range(1, 16)):
-        raise Unsound("barriers that overlap")
-    if any(line.lstrip().startswith("#error") or line.endswith("\\") for line in glue.splitlines()):
-        raise Unsound("glue with a line of an object's")
-
-
-def judge(folder: Path, case: Case, kind: str, number: int) -> Verdict:
-    """Runs an input. The good objects are back in their places afterwards."""
-    for name, data in case.objects.items():
-        (folder / case.kernel / name).write_bytes(data)
-    expression._names.cache_clear()
-    expression._parse.cache_clear()
-    clock, trace = Clock(), ""
-    try:
-        stage, what = run(folder, case, clock)
-    except (Exception, TimeUp) as error:
-        trace = "".join(traceback.format_exception(error)[-40:])
-        stage = "slow" if isinstance(error, TimeUp) else "exception"
-        what = place(error) if stage == "exception" else ""
-    read_s, all_s, peak = clock.stop()
-    if peak > MOST_KIB:
-        stage, what = "memory", ""
-    for name in case.objects:
-        (folder / case.kernel / name).write_bytes(KERNELS[case.kernel].objects[name])
-    return Verdict(kind, case.name, number, stage, what, read_s, all_s, peak, trace)
-
-
-def place(error: BaseException) -> str:
-    """The exception and the innermost function of PipeLink in it."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/pipelink/" in f.filename]
-    where = f" in {Path(frames[-1].filename).name}, {frames[-1].name}" if frames else f": {error}"
-    return type(error).__name__ + where
-
-
-def ready() -> None:
-    """The limits of a worker. The first input pays for no import."""
-
-    def up(*_: object) -> None:
-        raise TimeUp
-
-    signal.signal(signal.SIGPROF, up)
-    size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (size + SPARE_ADDRESSES,) * 2)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-
-
-def scratch() -> tempfile.TemporaryDirectory[str]:
-    return tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
-
-
 def work(pipe: Connection, folder: str, seed: int, kind: str, numbers: range) -> None:
     """A worker: a batch of inputs, each verdict at once. One that took too much memory ends it."""
     ready()
-    lay(Path(folder))
+    lay(Path(folder), KERNELS)
     for number in numbers:
         verdict = judge(Path(folder), make(seed, kind, number), kind, number)
         pipe.send(verdict)
@@ -350,7 +188,7 @@ def put(box: Any, items: list[Any]) -> None:
 def shrink(folder: str, case: Case, verdict: Verdict, target: Path) -> None:
     """Leaves out what it can while the input does the same wrong; the best so far is in `target`."""
     ready()
-    lay(Path(folder))
+    lay(Path(folder), KERNELS)
     name, whole = next(iter(case.objects.items()))
     best = case.texts[name] if case.texts else whole
     going = True
@@ -435,7 +273,7 @@ def main() -> int:
         kind, _, number = args.one.partition(":")
         ready()
         with scratch() as folder:
-            lay(Path(folder))
+            lay(Path(folder), KERNELS)
             verdict = judge(Path(folder), make(args.seed, kind, int(number)), kind, int(number))
         print(verdict._replace(trace=""), verdict.trace, sep="\n")
         return int(verdict.wrong)

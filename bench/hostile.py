@@ -148,7 +148,7 @@ NAMES += ["out", "acc", "x", "w", "tile", "full", "empty", "fence", "threads", "
 NAMES += ["first_thread", "least_loader", "depth", "fast_mainloop", "routes", "store", "staging"]
 NAMES += ["loader", "role_threads", "role_threads"]
 TEXTS = ["", " ", "a" * 200, "x" * 20_000, "é", "\u202e", "Ⅷ", "a\nb", "a\n#error", "b\\", "??/", "\x1b[31m"]
-TEXTS += ["\0", "__", "a__b", "_a", "1a", "a.b", "*/", "{{ 7 }}", "{% raw %}", "'", '"', "\U0001f600", "]"]
+TEXTS += ["\0", "__", "a__b", "_a", "1a", "a.b", "*/", "[/b]", "{{ 7 }}", "{% raw %}", "'", '"', "\U0001f600", "]"]
 EXPRESSIONS = ["1 //0", "1 % 0", "()", "(1,)", "[]", "f'{m}'", "(m := 1)", "lambda: 1", "m.x", "m[0]", "'a'"]
 EXPRESSIONS += ["__import__('os')", "min(1)", "max(1, 2, 3)", "min", "1 << 99", "2 ** 99", "1.5", "1j", "b'a'"]
 EXPRESSIONS += ["'a' * 999", "1 < 2 < 3", "not 'a'", "9" * 1000, "0x7f", "1_0", "'''a\n#error'''", "8 # 9"]

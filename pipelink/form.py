@@ -87,6 +87,10 @@ def sizes(record: Record) -> Iterator[str]:
                 yield f"a list of {len(value)} {field}, {most} at most"
         elif isinstance(value, str) and len(value) > abi.MAX_TEXT:
             yield f"a text of {len(value)} characters as {field}, {abi.MAX_TEXT} at most"
+        elif isinstance(value, str) and not value.isprintable():
+            foreign = {c for c in value if not c.isprintable()} - {"\n", "\t", "\xa0"}
+            if foreign:
+                yield f"a text as {field} with {min(foreign)!r}, which can't be printed"
         elif isinstance(value, int) and abs(value) >> 63 and field not in ("values", "default"):
             yield f"a number of more than 64 bits as {field}"
 

@@ -117,11 +117,10 @@ def _nvcc(
     return said
 
 
-_COMPILER_ERROR = re.compile(
-    r"^(.+?)\((\d+)\): (?:catastrophic |fatal )?error(?: #[\w-]+)?: (.*)$"
-)
+_COMPILER_ERROR = re.compile(r"^(.+?)\((\d+)\): (?:catastrophic |fatal )?error(?: #[\w-]+)?: (.*)$")
 _COMPILER_WARNING = re.compile(r"^.+?\(\d+\): (?:warning|remark) #[\w-]+: |^Remark: ")
-_COMPILER_NOTE = re.compile(r"^\s*.+?\(\d+\): note #\d+-D: ")
+# All but the one that names a call which is not constant: a contract that is too long says so by it.
+_COMPILER_NOTE = re.compile(r"^\s*.+?\(\d+\): note #(?!2703)\d+-D: ")
 _USE = re.compile(r"\bat line (\d+) of (.+)$")
 _ASSERTED = re.compile(r'static assertion failed with "(.*)"')
 _LINES_BELOW = 6

@@ -58,8 +58,10 @@ def test_every_key_is_read(tmp_path):
         (
             'target = "sm_90a"',
             'target = "sm_90"',
-            "PL007: unknown target 'sm_90' | did you mean 'sm_90a'? known targets: "
-            "sm_80, sm_90a, sm_100a, sm_103a, sm_120a",
+            (
+                "PL007: unknown target 'sm_90' | did you mean 'sm_90a'? known targets: "
+                "sm_80, sm_90a, sm_100a, sm_103a, sm_120a"
+            ),
         ),
         (
             'target = "sm_90a"',
@@ -188,8 +190,10 @@ def test_an_instance_can_not_have_the_name_of_the_kernel_itself(tmp_path):
 def test_all_faults_are_reported_at_once(tmp_path):
     text = edited("hidden = 4096", "hidden = 0.5").replace("sm_90a", "sm_90b")
     assert faults(tmp_path, text) == [
-        "PL007: unknown target 'sm_90b' | did you mean 'sm_90a'? known targets: "
-        "sm_80, sm_90a, sm_100a, sm_103a, sm_120a",
+        (
+            "PL007: unknown target 'sm_90b' | did you mean 'sm_90a'? known targets: "
+            "sm_80, sm_90a, sm_100a, sm_103a, sm_120a"
+        ),
         "PL005: 'hidden' in [facts] is no integer, truth or text",
     ]
 

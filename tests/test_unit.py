@@ -1,5 +1,6 @@
 """What is read off nvcc's device unit, on real compiles: definitions, and what a contract leaves out."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -271,3 +272,70 @@ def test_another_define_changes_what_depends_on_it(inline, define, changed):
     before, after = texts(inline), texts(other)
     assert before.keys() == after.keys()
     assert {name for name in before if before[name] != after[name]} == changed
+
+
+# --- Two objects of one kernel ------------------------------------------------------------------
+
+SHARED_HEADER = """\
+struct Work { int first; COUNT count; };
+__device__ int rows_of(int i) { return i; }
+inline __device__ int last_of(Work w) { return w.first + int(w.count); }
+"""
+COMPONENT = """\
+#include <pipelink/component.cuh>
+#include "work.cuh"
+namespace NAME {
+namespace pl = pipelink;
+using namespace pl::literals;
+constexpr auto y = pl::array_out<"y", int>(pl::shape(64_n));
+constexpr auto run = pl::entry<"run">()(pl::tile, y);
+constexpr auto schedule = pl::schedule<"schedule">()();
+constexpr auto contract = pl::contract<"NAME", "team", "1">(y, run, schedule);
+PIPELINK_COMPONENT(NAME, contract)
+PIPELINK_ENTRY(NAME, run)(pl::Self, const pl::Tile& tile, int* y) {
+    y[rows_of(tile.row)] = last_of(Work{tile.row, 1});
+}
+PIPELINK_ENTRY(NAME, schedule)(pl::Self, int index, pl::Tile&) { return index < 1; }
+}
+"""
+MANIFEST = """\
+kernel = "two"
+target = "sm_90a"
+schedule = "a.schedule"
+instances.a.object = "a.o"
+instances.b.object = "b.o"
+roles = [{ name = "all", steps = ["a.run", "b.run"] }]
+parameters = { x = "a.y", y = "b.y" }
+"""
+
+
+def test_what_two_objects_define_is_compared(call):
+    Path("work.cuh").write_text(SHARED_HEADER)
+    Path("two.kernel.toml").write_text(MANIFEST)
+    for name, count in (("a", "int"), ("b", "long long")):
+        Path(f"{name}.cu").write_text(COMPONENT.replace("NAME", name))
+        argv = (
+            "compile",
+            f"{name}.cu",
+            "-o",
+            f"{name}.o",
+            "--arch",
+            "sm_90a",
+            "-D",
+            f"COUNT={count}",
+        )
+        assert call(*argv) == (0, "", "")
+    done = call("check", "two.kernel.toml", "--format", "json")
+    both = "a of team (instance 'a') and b of team (instance 'b')"
+    assert [
+        (d["code"], d["message"], d["places"][0]["file"], d["places"][0]["line"])
+        for d in json.loads(done.out)["diagnostics"]
+    ] == [
+        ("PL042", f"function 'rows_of(int)' is defined by {both}", "work.cuh", 2),
+        (
+            "PL018",
+            f"type 'Work' is not the same in {both}: 'int count' in the first, 'long long count' in the second",
+            "work.cuh",
+            1,
+        ),
+    ]

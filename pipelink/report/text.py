@@ -84,7 +84,7 @@ def print_map(product: Product, identity: Comparison | None, out: TextIO | None 
 def _owners(product: Product) -> Table:
     table = _table("Owners", "instance", "component", "version", "owner", "object", "role")
     for i in product.plan.instances:
-        table.add_row(i.name, i.component, i.version, i.owner, i.object, i.role)
+        table.add_row(i.name, i.component, escape(i.version), escape(i.owner), escape(i.object), i.role)
     return table
 
 
@@ -106,7 +106,7 @@ def _memory(product: Product) -> Table:
         (m.offset, 8 * m.count, m.name, m.owners, f"mbarriers: {m.reason}") for m in plan.mbarriers
     ]
     for offset, size, name, owners, reason in sorted(rows):
-        table.add_row(str(offset), str(offset + size), str(size), name, ", ".join(owners), reason)
+        table.add_row(str(offset), str(offset + size), str(size), name, ", ".join(owners), escape(reason))
     return table
 
 
@@ -148,7 +148,7 @@ def _facts(product: Product) -> Table:
     for f in product.plan.facts:
         if f.kind != "imports" or f.provider == f.instance:
             by = f"{f.instance} (default)" if f.kind == "imports" else f.instance
-            table.add_row(f.name, shown(f.value), by, ", ".join(f.consumers) or "-")
+            table.add_row(f.name, escape(shown(f.value)), by, ", ".join(f.consumers) or "-")
     return table
 
 
@@ -156,7 +156,8 @@ def print_contract(contract: Contract, out: TextIO | None = None) -> None:
     """A contract, readably."""
     console = _console(out)
     console.print(
-        f"[bold]{contract.component}[/] {contract.version} of {contract.owner}, for {contract.target}"
+        f"[bold]{contract.component}[/] {escape(contract.version)} of {escape(contract.owner)}, "
+        f"for {escape(contract.target)}"
     )
     console.print(
         f"CUDA {contract.toolchain[0]}.{contract.toolchain[1]}, floating point {contract.floating_point}"
@@ -167,7 +168,8 @@ def print_contract(contract: Contract, out: TextIO | None = None) -> None:
         facts.add_row(f.name, f.kind, _fact_type(f), escape(_fact_value(f)))
     claims = _table("Claims", "claim", "kind", "amount", "terms")
     for c in contract.claims:
-        claims.add_row(c.name, c.kind, c.amount or "all of the role", _terms(c) or "-")
+        amount = escape(c.amount or "all of the role")
+        claims.add_row(c.name, c.kind, amount, escape(_terms(c) or "-"))
     ports = _table("Ports", "port", "space", "direction", "what")
     for p in contract.ports:
         ports.add_row(p.name, p.space, p.direction, escape(_port(p)))
@@ -179,10 +181,10 @@ def print_contract(contract: Contract, out: TextIO | None = None) -> None:
         )
     rules = _table("Requirements", "condition", "why")
     for r in contract.requires:
-        rules.add_row(escape(r.condition), r.why)
+        rules.add_row(escape(r.condition), escape(r.why))
     said = _table("Promises and needs", "name", "side", "port", "why")
     for s in contract.promises:
-        said.add_row(s.name, s.side, s.port, s.why)
+        said.add_row(escape(s.name), s.side, s.port, escape(s.why))
     types = _table("Shared types", "type", "size", "align", "fields")
     for t in contract.types:
         fields = ", ".join(f"{f.name} {f.size} at {f.offset}" for f in t.fields)
