@@ -101,7 +101,9 @@ class Worker:
 def campaign(seed: int, counts: dict[str, int], jobs: int) -> Iterator[Verdict]:
     """Every verdict, as they come."""
     batches = collections.deque(
-        (kind, range(at, min(at + BATCH, n))) for kind, n in counts.items() for at in range(0, n, BATCH)
+        (kind, range(at, min(at + BATCH, n)))
+        for kind, n in counts.items()
+        for at in range(0, n, BATCH)
     )
     workers: dict[Connection, Worker] = {}
     while batches or workers:
@@ -131,7 +133,11 @@ class Tally:
         self.wrong: dict[tuple[str, str], list[Verdict]] = {}
 
     def add(self, verdict: Verdict) -> None:
-        what = verdict.stage if verdict.wrong or verdict.stage == "plan" else f"{verdict.stage} {verdict.what}"
+        what = (
+            verdict.stage
+            if verdict.wrong or verdict.stage == "plan"
+            else f"{verdict.stage} {verdict.what}"
+        )
         self.outcomes.setdefault(verdict.kind, collections.Counter())[what] += 1
         self.read = sorted([*self.read, verdict], key=lambda v: -v.read_s)[:10]
         self.slowest = sorted([*self.slowest, verdict], key=lambda v: -v.all_s)[:10]
@@ -168,7 +174,10 @@ def smaller(data: bytes) -> Iterator[bytes]:
             yield from (data[:at] + data[at + size :] for at in range(0, len(data), size))
             size //= 2
         return
-    boxes = [tree, *(box[key] for box, key, _ in hostile.nodes(tree) if isinstance(box[key], list | dict))]
+    boxes = [
+        tree,
+        *(box[key] for box, key, _ in hostile.nodes(tree) if isinstance(box[key], list | dict)),
+    ]
     for box in boxes:
         size = max(1, len(box) // 2)
         while size and box:
@@ -234,7 +243,9 @@ def said(verdict: Verdict) -> dict[str, Any]:
 
 def circumstances(seed: int) -> dict[str, Any]:
     def git(*arguments: str) -> str:
-        run_ = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False, cwd=ROOT)
+        run_ = subprocess.run(
+            ["git", *arguments], capture_output=True, text=True, check=False, cwd=ROOT
+        )
         return run_.stdout.strip()
 
     changes = git("status", "--porcelain", "--untracked-files=no", "--", ".", ":!bench/results")
@@ -253,8 +264,14 @@ def table(tally: Tally) -> None:
     print(f"{'kind':10} {'inputs':>8} {'reader':>8} {'passes':>8} {'planned':>8} {'wrong':>6}")
     for kind, row in tally.kinds().items():
         refused = [sum(row[key].values()) for key in ("refused_by_reader", "refused_by_passes")]
-        print(f"{kind:10} {row['inputs']:8} {refused[0]:8} {refused[1]:8} {row['planned']:8} {row['wrong']:6}")
-    for title, verdict in (("reader", tally.read[0]), ("all", tally.slowest[0]), ("peak", tally.peak)):
+        print(
+            f"{kind:10} {row['inputs']:8} {refused[0]:8} {refused[1]:8} {row['planned']:8} {row['wrong']:6}"
+        )
+    for title, verdict in (
+        ("reader", tally.read[0]),
+        ("all", tally.slowest[0]),
+        ("peak", tally.peak),
+    ):
         print(f"{title}: {said(verdict)}" if verdict else "")
     for (stage, what), found in sorted(tally.wrong.items()):
         print(f"wrong: {stage} {what}: {len(found)} times, first {found[0].kind}:{found[0].number}")

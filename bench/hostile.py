@@ -65,6 +65,7 @@ class Pairs(list[tuple[str, Any]]):
 
 # --- good kernels
 
+
 def extra(tag: str) -> dict[str, tuple[Any, ...]]:
     """Records of every kind; two ends of a channel can't fix facts of one name."""
     return {
@@ -140,6 +141,7 @@ def symbols(contract: Contract) -> Symbols:
 
 # --- values
 
+# fmt: off
 INTS = [0, -1, 1, 2, 3, 4, 7, 8, 16, 31, 32, 64, 96, 128, 255, 256, 257, 1000, 1024, 4096]
 INTS += [sign * (1 << n) + d for n in (20, 31, 32, 40, 62, 63, 64) for sign in (1, -1) for d in (-1, 0)]
 INTS += [10**18, 10**30, 10**4000]
@@ -167,6 +169,7 @@ HOSTILE += [Raw("01"), Raw(""), Raw("[" * 5000), Raw("{" * 99)]
 HOSTILE += [Raw('"\\ud800"'), Raw('"\\u0000"'), Raw('{"a":1,"a":2}')]
 COMPUTED = {"value", "condition", "amount", "arrivals", "count", "stages", "step", "of", "bytes"}
 COMPUTED |= {"shape[]", "box[]"}
+# fmt: on
 NAMED = {"name", "port", "on", "component", "arguments[]", "during[]"}
 
 
@@ -176,12 +179,19 @@ def expression(rng: Random, depth: int = 0) -> str:
         return str(rng.choice(INTS[:30])) if rng.random() < 0.5 else rng.choice(NAMES)
     a, b, c = (expression(rng, depth + 1) for _ in range(3))
     signs = ["+", "-", "*", "//", "%", "<", "<=", "==", "!=", "and", "or"]
-    forms = [f"({a} {rng.choice(signs)} {b})", f"({a} if {b} else {c})", f"min({a}, {b})", f"max({a}, {b})"]
+    forms = [
+        f"({a} {rng.choice(signs)} {b})",
+        f"({a} if {b} else {c})",
+        f"min({a}, {b})",
+        f"max({a}, {b})",
+    ]
     return rng.choice([*forms, *forms, f"not ({a})", f"-({a})", rng.choice(EXPRESSIONS)])
 
 
 def layout(rng: Random) -> str:
-    sizes = [str(rng.choice([*INTS[2:20], 1 << 40, "tile_n/2", "m"])) for _ in range(rng.randrange(1, 9))]
+    sizes = [
+        str(rng.choice([*INTS[2:20], 1 << 40, "tile_n/2", "m"])) for _ in range(rng.randrange(1, 9))
+    ]
     strides = [str(rng.choice(INTS)) for _ in sizes]
     return f"({','.join(sizes)}):({','.join(strides)})"
 
@@ -217,7 +227,13 @@ TREES: dict[str, Tree] = {f"{n}.o": json.loads(encode(rich(c))) for n, c in ALL.
 
 def nodes(tree: Any, label: str = "") -> Iterator[tuple[Any, Any, str]]:
     """(container, key, name of the field) of every value."""
-    rows = tree.items() if isinstance(tree, dict) else enumerate(tree) if isinstance(tree, list) else ()
+    rows = (
+        tree.items()
+        if isinstance(tree, dict)
+        else enumerate(tree)
+        if isinstance(tree, list)
+        else ()
+    )
     for key, value in rows:
         name = key if isinstance(key, str) else f"{label}[]"
         yield tree, key, name
@@ -333,7 +349,9 @@ def damaged(rng: Random, data: bytes) -> bytes:
         elif roll == 4:
             del changed[at : at + size]
         else:
-            number = rng.choice([0, 1, 2, 7, 0x7F, 0xFF, *(1 << n for n in (16, 20, 31, 40, 63)), (1 << 32) - 1])
+            number = rng.choice(
+                [0, 1, 2, 7, 0x7F, 0xFF, *(1 << n for n in (16, 20, 31, 40, 63)), (1 << 32) - 1]
+            )
             width = rng.choice([1, 2, 4, 8])
             place = hot(rng, bytes(changed)) if roll == 5 else at
             changed[place : place + width] = (number % (1 << 8 * width)).to_bytes(width, "little")
@@ -344,7 +362,11 @@ def hot(rng: Random, data: bytes) -> int:
     """A field of the ELF header, the section table or a note's header."""
     table = int.from_bytes(data[40:48], "little")
     notes = [at for at in (data.find(b"PipeLink"), data.rfind(b"PipeLink")) if at >= 12]
-    spots = [rng.randrange(64), table + 4 * rng.randrange(16 * 40), *(at - 4 * rng.randrange(4) for at in notes)]
+    spots = [
+        rng.randrange(64),
+        table + 4 * rng.randrange(16 * 40),
+        *(at - 4 * rng.randrange(4) for at in notes),
+    ]
     return min(rng.choice(spots), len(data))
 
 
@@ -359,13 +381,20 @@ def random_case(rng: Random, number: int) -> Case:
     """Random bytes: alone, after a magic, as an ELF file's sections, as notes, as a note's text."""
     data = rng.randbytes(rng.choice([0, 1, 16, 64, 200, 1000, 5000]))
     head = minimal_elf.elf([minimal_elf.CODE])[:64]
-    sections = [(".note.pipelink", rng.choice([7, 7, 7, 1, 8, 2, 3, 11]), data, rng.choice([0, 0, 0x800]))]
+    sections = [
+        (".note.pipelink", rng.choice([7, 7, 7, 1, 8, 2, 3, 11]), data, rng.choice([0, 0, 0x800]))
+    ]
     lengths = struct.pack("<III", 9, rng.choice([0, 8, len(data)]), rng.randrange(1 << 12))
     kinds = [
         data,
         rng.choice([b"\x7fELF", b"\x7fELF\2\1\1", b"\x7fELF\1\2\1", b"!<arch>\n"]) + data,
         head + data,
-        head[:40] + struct.pack("<Q", rng.choice([0, 64, 100])) + head[48:60] + b"\xff\xff" + head[62:] + data,
+        head[:40]
+        + struct.pack("<Q", rng.choice([0, 64, 100]))
+        + head[48:60]
+        + b"\xff\xff"
+        + head[62:]
+        + data,
         minimal_elf.elf([*sections, *([minimal_elf.CODE] if rng.random() < 0.5 else [])]),
         object_(lengths + b"PipeLink\0\0\0\0" + data),
         object_(note(rng.choice([CONTRACT, PLACES]), data)),

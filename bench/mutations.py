@@ -297,7 +297,7 @@ def names_item(mutant: Mutant, said: str) -> bool:
         return True
     words = set(re.findall(r"\w+", f"{mutant.item} {mutant.before} {mutant.after}"))
     words -= {w for w in words if w.isdigit()}
-    if any(f"'{word}'" in said or f'"{word}"' in said for word in words):
+    if any(re.search(rf"['\".]{word}['\"]", said) for word in words):
         return True
     if "refused by compile" not in mutant.outcome:
         return False
@@ -515,9 +515,14 @@ def mirrored(torch: Any, x: Any, width: int) -> Any:
 
 
 def check_hand_over(torch: Any, kernel: Any, facts: dict[str, Any]) -> str:
+    """As the facts say: what the writer did to the values is undone by the reader's factor."""
+    scale = {"half": 0.5, "whole": 1.0}[facts["write.scale"]]
+    scale *= (-1 if facts["write.negative"] else 1) * facts["read.factor"]
+    offset = float(facts["read.offset"])
     for n in (1, 128, 1000, 100_000):
-        offset = float(facts.get("read.offset", 0))
-        answer = check_lines(torch, kernel, n, lambda x, o=offset: mirrored(torch, x, 32) + o)
+        answer = check_lines(
+            torch, kernel, n, lambda x: mirrored(torch, x, facts["read.lanes"]) * scale + offset
+        )
         if answer != "right":
             return answer
     return "right"

@@ -175,7 +175,9 @@ def types(tree: Tree, n: int, rng: Random) -> None:
     rows = [{"name": f"f{i}", "offset": i, "size": 1} for i in range(n)]
     few = rng.choice([True, False])
     tree["types"][0]["fields"] += rows if few else []
-    tree["types"] += [{"name": f"t{i}", "size": 1, "align": 1, "fields": []} for i in range(0 if few else n)]
+    tree["types"] += [
+        {"name": f"t{i}", "size": 1, "align": 1, "fields": []} for i in range(0 if few else n)
+    ]
 
 
 def promises(tree: Tree, n: int, rng: Random) -> None:
@@ -195,7 +197,9 @@ def modes(tree: Tree, n: int, rng: Random) -> None:
     """A layout of many modes, or of huge or deep ones."""
     size = rng.choice([*BIG, "1", "tile_m"])
     deep = "(" * n + size + ")" * n
-    text = rng.choice([f"({','.join([size] * n)}):({','.join(['1'] * n)})", f"{deep}:{deep}", layout(rng)])
+    text = rng.choice(
+        [f"({','.join([size] * n)}):({','.join(['1'] * n)})", f"{deep}:{deep}", layout(rng)]
+    )
     text = rng.choice([text, f"({text.split(':')[0]},1):({text.split(':')[1]},1)"])
     rows = [p for p in tree["ports"] if p["space"] != "global"]
     row = rng.choice([*rows, *(q for p in rows for q in p["parts"]), None])
@@ -207,7 +211,12 @@ def modes(tree: Tree, n: int, rng: Random) -> None:
 
 def expressions(tree: Tree, n: int, rng: Random) -> None:
     """Many long expressions, no two the same."""
-    forms = [f"1{'+1' * 490}", "min(1," * 120 + "1" + ")" * 120, f"({'tile_m<' * 120}1)", "1 or " * 190 + "1"]
+    forms = [
+        f"1{'+1' * 490}",
+        "min(1," * 120 + "1" + ")" * 120,
+        f"({'tile_m<' * 120}1)",
+        "1 or " * 190 + "1",
+    ]
     form = rng.choice([*forms, expression(rng)])[:1000]
     rows = [f"{form}+{i}" if rng.random() < 0.9 else f"{form} or {i}" for i in range(min(n, 1_000))]
     if rng.random() < 0.5:
@@ -237,20 +246,10 @@ def notes(rng: Random) -> bytes:
         return object_(*[note(rng.choice([2, 9]), b"")] * n, good)
     if kind == 1:
         big = (".note.pipelink", minimal_elf.NOTE, note(9, bytes(900_000)), 0)
-        return repeated(minimal_elf.elf([big, minimal_elf.CODE]), n)
+        return minimal_elf.repeated(minimal_elf.elf([big, minimal_elf.CODE]), n)
     if kind == 2:
-        return repeated(minimal_elf.elf([("x" * 200_000, 1, b"", 0), minimal_elf.CODE]), n)
-    return repeated(object_(good), n, rng.choice([0, 64]))
-
-
-def repeated(data: bytes, n: int, size: int = 64) -> bytes:
-    """The file with its section 1 in the table n times; with entries of 0 bytes the table is short."""
-    table = int.from_bytes(data[40:48], "little")
-    rows = [data[at : at + 64] for at in range(table, len(data), 64)]
-    made = [rows[0], *[rows[1]] * (n if size else 1), *rows[2:]]
-    count = len(made) if size else n
-    numbers = b"".join(v.to_bytes(2, "little") for v in (size, count, count - 1))
-    return data[:58] + numbers + data[64:table] + b"".join(made)
+        return minimal_elf.repeated(minimal_elf.elf([("x" * 200_000, 1, b"", 0), minimal_elf.CODE]), n)
+    return minimal_elf.repeated(object_(good), n, rng.choice([0, 64]))
 
 
 def rings(rng: Random) -> dict[str, Tree]:

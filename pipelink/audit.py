@@ -124,8 +124,8 @@ def _code(plan: Plan, uses: machine.Uses) -> Iterator[str]:
     planned_barriers = {(b.id + n, b.threads) for b in plan.barriers for n in range(b.count)}
     for number, threads in sorted(set(uses.barriers) - planned_barriers - {(0, 0)}):
         yield (
-            f"it uses named barrier {number} for {threads or 'all'} threads, which no contract claims; "
-            "use claims_barrier"
+            f"it uses named barrier {number} for {threads or 'all'} threads, which no contract claims "
+            f"({_claimed(plan)}); use claims_barrier"
         )
     whole = uses.barriers.count((0, 0)) - bool(plan.mbarriers)
     if whole > 0 and len(plan.roles) > 1:
@@ -133,6 +133,14 @@ def _code(plan: Plan, uses: machine.Uses) -> Iterator[str]:
             f"it has {whole} __syncthreads() in a kernel of {len(plan.roles)} roles, "
             "where it waits for threads that never come; use claims_barrier"
         )
+
+
+def _claimed(plan: Plan) -> str:
+    rows = [
+        f"'{b.instance}.{b.name}' has {b.id}" + (f" to {b.id + b.count - 1}" if b.count > 1 else "")
+        for b in plan.barriers
+    ]
+    return ", ".join(rows) or "none is claimed"
 
 
 def _listing(numbers: tuple[int, ...]) -> str:

@@ -48,11 +48,21 @@ def object_(
     return elf([section, CODE] if code else [section], lies)
 
 
+def repeated(data: bytes, times: int, size: int = 64) -> bytes:
+    """The file with its section 1 so many times in the table; with rows of 0 bytes there is one."""
+    table = int.from_bytes(data[40:48], "little")
+    rows = [data[at : at + 64] for at in range(table, len(data), 64)]
+    made = [rows[0], *[rows[1]] * (times if size else 1), *rows[2:]]
+    count = len(made) if size else times
+    numbers = b"".join(value.to_bytes(2, "little") for value in (size, count, count - 1))
+    return data[:58] + numbers + data[64:table] + b"".join(made)
+
+
 def corrupt_files() -> dict[str, bytes]:
     """Each file of tests/corrupt: no two are wrong in the same way."""
-    from contracts import EPILOGUE, encode
+    from contracts import EPILOGUE, encode, places
 
-    text = encode(EPILOGUE)
+    text, lines = encode(EPILOGUE), encode(places(EPILOGUE))
     good = note(CONTRACT, text)
     whole = object_(good)
     return {
@@ -77,6 +87,14 @@ def corrupt_files() -> dict[str, bytes]:
         "compressed.o": object_(good, flags=COMPRESSED),
         "no_note_section.o": object_(good, kind=PROGBITS),
         "damaged_places.o": object_(good, note(PLACES, b"{}")),
+        "long_place.o": object_(good, note(PLACES, lines.replace(b"epilogue.cu", b"e" * 1025))),
+        "notes_over_notes.o": repeated(whole, 600),
+        "rows_of_nothing.o": repeated(whole, 60_000, 0),
+        "long_owner.o": object_(note(CONTRACT, text.replace(b"activation", b"a" * 1025))),
+        "owner_of_two_lines.o": object_(note(CONTRACT, text.replace(b"activation", b"a\\n#error"))),
+        "owner_of_a_terminal.o": object_(note(CONTRACT, text.replace(b"activation", b"\\u001b[2J"))),
+        "no_mode.o": object_(note(CONTRACT, text.replace(b"ftz=0 div=1", b"fast"))),
+        "huge_number.o": object_(note(CONTRACT, text.replace(b'"align":128', b'"align":1' + b"0" * 4000))),
     }
 
 

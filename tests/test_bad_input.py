@@ -299,6 +299,9 @@ def test_roles_that_pass_the_register_pool_are_refused(toy, refused):
         "128 x 48 (producer) + 256 x 232 (math)\n"
         "  --> loader.cu:31: 48 registers a thread\n"
         "  ::: mainloop.cu:31: 232 registers a thread\n"
+        "  ::: loader.cu:30: 128 threads of 'load'\n"
+        "  ::: mainloop.cu:30: 256 threads of 'mma'\n"
+        "  ::: epilogue.cu:30: 256 threads of 'act'\n"
         "  = note: a launch of 384 threads has 168 each\n"
         "  = help: what fits: 40 (producer) and 232 (math), or 48 (producer) and 224 (math)\n"
     )
@@ -338,6 +341,12 @@ def test_too_much_shared_memory_is_refused(objects, call, tmp_path, monkeypatch)
         "error[PL030]: the kernel needs 266320 bytes of shared memory, a block of sm_90a has 232448\n"
         f"  --> {out}: part 'x': 163840 bytes; part 'w': 102400 bytes\n"
         f"  ::: {in_}\n"
+        f"  ::: {line_of('loader.cu', 'auto stages =')}: stages = 5\n"
+        f"  ::: {line_of('mainloop.cu', 'auto tile_m =')}: tile_m = 256\n"
+        f"  ::: {line_of('loader.cu', 'auto tile_k =')}: tile_k = 64\n"
+        f"  ::: {line_of('mainloop.cu', 'auto tile_n =')}: tile_n = 160\n"
+        f"  ::: {line_of('mainloop.cu', 'auto rows =')}: rows = 128\n"
+        f"  ::: {line_of('mainloop.cu', 'auto warpgroups =')}: warpgroups = 2\n"
         "  = note: load.out.x: 163840 bytes, 5 stages of 256x64 bf16, 128-byte swizzle\n"
         "  = note: load.out.w: 102400 bytes, 5 stages of 160x64 bf16, 128-byte swizzle\n"
         "  = note: load.out.empty: 40 bytes, 5 stages, 2 arrivals by mma: each warpgroup\n"
@@ -359,7 +368,7 @@ def test_without_objects_a_contract_file_is_the_place(toy, refused):
     text = refused("plan", "toy.kernel.toml", "--contracts", "-o", "toy.plan.json", prepare=prepare)
     assert (
         text.splitlines()[1]
-        == "  --> loader.contract.json: part 'w': 163840 bytes; part 'x': 81920 bytes"
+        == "  --> loader.contract.json: part 'w': 163840 bytes; part 'x': 81920 bytes; stages = 5; tile_k = 64"
     )
 
 

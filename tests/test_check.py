@@ -5,7 +5,6 @@ from contracts import ALL, add, change, drop, play, repeat
 from msgspec.structs import replace
 
 from pipelink.abi import (
-    Claim,
     Copy,
     Cover,
     Fact,
@@ -778,7 +777,7 @@ def test_a_tensor_is_updated_in_place_only_by_the_tile_that_reads_it(toy):
 
 
 @pytest.mark.parametrize("by", ["one_thread", "each_warpgroup"])
-def test_a_thread_that_arrives_for_loads_of_others_needs_a_barrier(toy, by):
+def test_a_thread_does_not_arrive_for_loads_of_others(toy, by):
     reader = change(MAINLOOP, "ports", "in", by=by, proxy="generic")
     count = 8 if by == "one_thread" else 4
     assert found(rings.ordered, toy, change(reader, "ports", "in", by="each_warp")) == []
@@ -788,8 +787,6 @@ def test_a_thread_that_arrives_for_loads_of_others_needs_a_barrier(toy, by):
             "orders their reads before it"
         )
     ]
-    with_barrier = add(reader, "claims", Claim("read", "barrier", ""))
-    assert found(rings.ordered, toy, with_barrier) == []
 
 
 def test_a_register_claim_that_moves_nothing_is_remarked(toy):

@@ -91,13 +91,14 @@ def test_declared_stack_bytes_link(folder):
     assert main(["link", "k.kernel.toml", "-o", "k.cubin"]) == 0
 
 
-def test_an_undefined_function_is_refused_by_name(folder, capsys):
+def test_an_entry_that_its_source_does_not_define_is_refused_by_name(folder, capsys):
     source = (KERNELS / "reverse.cu").read_text()
-    source = source.replace("namespace reverse {", 'namespace reverse { extern "C" __device__ int nobody(int);')
-    Path("reverse.cu").write_text(source.replace("= first +", "= nobody(first) +"))
+    Path("reverse.cu").write_text(source.replace("PIPELINK_ENTRY(reverse, run)", "__device__ void unused"))
     compile_("reverse.cu")
     manifest("reverse", "xy")
-    assert refusal(capsys).splitlines()[0] == "error[PL042]: nobody defines 'nobody'"
+    lines = refusal(capsys).splitlines()
+    assert lines[0] == "error[PL042]: nobody defines 'pipelink__reverse__run'"
+    assert lines[-1] == "  = help: define PIPELINK_ENTRY(reverse, run) in its source"
 
 
 def ffn(**changed):
@@ -157,25 +158,37 @@ def test_a_block_barrier_in_one_of_several_roles_is_refused(folder, capsys):
 def test_a_barrier_that_nobody_claims_is_refused(folder, capsys):
     source = (KERNELS / "reverse.cu").read_text()
     old = "written.sync(self);"
-    Path("reverse.cu").write_text(source.replace(old, old + ' asm volatile("barrier.sync 7, 64;");'))
+    new = old + ' asm volatile("barrier.sync 7, 64;");'
+    Path("reverse.cu").write_text(source.replace(old, new, 1))
     compile_("reverse.cu")
     manifest("reverse", "xy")
     assert refusal(capsys).splitlines()[0] == (
-        "error[PL045]: the cubin of 'reverse_kernel' is not as planned: it uses named barrier 7, "
-        "which no contract claims; use claims_barrier"
+        "error[PL045]: the cubin of 'reverse_kernel' is not as planned: it uses named barrier 7 for "
+        "64 threads, which no contract claims ('r.written' has 1); use claims_barrier"
     )
+
+
+def test_a_barrier_of_another_number_of_threads_is_refused(folder, capsys):
+    source = (KERNELS / "reverse.cu").read_text()
+    old = "written.sync(self);"
+    new = old + ' asm volatile("barrier.sync 1, 64;");'
+    Path("reverse.cu").write_text(source.replace(old, new, 1))
+    compile_("reverse.cu")
+    manifest("reverse", "xy")
+    assert "it uses named barrier 1 for 64 threads, which no contract claims" in refusal(capsys)
 
 
 def test_static_shared_memory_is_refused(folder, capsys):
     source = (KERNELS / "reverse.cu").read_text()
     old = "written.sync(self);"
     new = "__shared__ volatile int own[64]; own[thread % 64] = at; " + old + " if (own[0] == 12345) return;"
-    Path("reverse.cu").write_text(source.replace(old, new))
-    compile_("reverse.cu")
-    manifest("reverse", "xy")
-    found = refusal(capsys).splitlines()[0]
-    assert found.startswith("error[PL045]: the cubin of 'reverse_kernel' is not as planned: ")
-    assert found.endswith("padding included, are in no contract; use claims_shared")
+    Path("reverse.cu").write_text(source.replace(old, new, 1))
+    assert main(["compile", "reverse.cu", "-o", "reverse.o", "--arch", "sm_90a"]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(
+        "error[PL046]: 'pipelink__reverse__run::own' is shared memory that no contract claims\n"
+        "  --> reverse.cu:"
+    )
 
 
 def test_an_object_of_another_contract_than_the_plan_is_refused(folder, capsys):

@@ -189,13 +189,14 @@ def test_a_number_without_its_n_is_refused_in_a_sentence(call):
 
 
 def test_a_number_without_its_n_says_nothing_else(capsys):
-    said = refusal(capsys, REVERSE.replace("(tile_size * 4_n)", "(tile_size * 4)"))
-    line = REVERSE[: REVERSE.index("tile_size * 4_n")].count("\n") + 1
+    said = refusal(capsys, REVERSE.replace("steps_over(n, tile_size)", "steps_over(n, tile_size * 4)"))
+    line = REVERSE[: REVERSE.index("steps_over(n, tile_size)")].count("\n") + 1
     assert said == (
         f"error[PL009]: {SENTENCE}\n"
         f"  --> c.cu:{line}\n"
         "   |\n"
-        f'{line} | constexpr auto staging = pl::claims_shared<"staging", 256>(tile_size * 4);\n'
+        f'{line} | pl::schedule<"schedule">()(n).tiles(pl::steps_over(n, tile_size * 4), '
+        "pl::steps_over(1_n, 1_n));\n"
         "\n"
         "pipelink: 1 error\n"
     )
@@ -267,13 +268,13 @@ def test_an_item_that_the_contract_does_not_list(capsys, item):
 
 
 def test_what_need_not_be_listed_is_a_warning_at_most(capsys):
-    used = "constexpr auto bytes = tile_size * 4_n;\n"
+    used = "constexpr auto threads = tile_size * 1_n;\n"
     unused = (
         "constexpr auto words = tile_size / 2_n;\nconstexpr auto sides = pl::shape(tile_size);\n"
     )
     Path("shared.cuh").write_text('constexpr auto line = pipelink::agrees<"line", 128>();\n')
     source = REVERSE.replace("constexpr auto staging =", used + unused + "constexpr auto staging =")
-    source = source.replace("(tile_size * 4_n)", "(bytes)")
+    source = source.replace("<\"written\">(tile_size)", "<\"written\">(threads)")
     source = source.replace("namespace reverse {", '#include "shared.cuh"\nnamespace reverse {')
     Path("c.cu").write_text(source)
     assert main(["compile", "c.cu", "-o", "c.o", "--arch", "sm_90a"]) == 0

@@ -157,6 +157,8 @@ def symbols(view: View) -> Iterator[Diagnostic]:
         for kind, own in (("strong", found.strong), ("weak", found.weak), ("type", found.types)):
             for symbol in own:
                 first, other = seen.setdefault((kind, symbol.name), (instance, symbol))
+                if kind != "strong" and first.contract.toolchain != instance.contract.toolchain:
+                    continue  # front ends of two versions write the same body in two ways
                 if first is instance or (
                     kind == "type" and (symbol.shown or symbol.name) in listed
                 ):
@@ -177,7 +179,7 @@ def _clash(kind: str, left: tuple[Instance, Symbol], right: tuple[Instance, Symb
         code, message = "PL042", f"function '{called}' is defined by {names}"
         help_ = "give it internal linkage (static, or an unnamed namespace), or a namespace of its owner"
     elif kind == "weak":
-        code, message = "PL048", f"inline function '{called}' has another body in {names}"
+        code, message = "PL048", f"'{called}', which is inline, is defined in two ways: in {names}"
         help_ = f"{build}, or give it internal linkage"
     else:
         code, message = (

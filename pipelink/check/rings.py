@@ -42,8 +42,7 @@ def ordered(view: View) -> Iterator[Diagnostic]:
     """One thread that arrives for others, and nothing orders their loads or stores before it."""
     for end in view.ports("shared"):
         port, many = end.port, _not_ordered(view, end)
-        barriers = any(c.kind == "barrier" for c in end.instance.contract.claims)
-        if not many or barriers:
+        if not many:
             continue
         what = "stores" if port.direction == "out" else "reads"
         yield Diagnostic(
@@ -51,7 +50,7 @@ def ordered(view: View) -> Iterator[Diagnostic]:
             f"{port.by.replace('_', ' ')} arrives at '{end.name}' of {who(end.instance)} for {many}, and "
             f"nothing orders their {what} before it",
             end.place,
-            help="let each of them arrive, or claim a barrier and sync before",
+            help="let each of them arrive",
         )
 
 

@@ -32,8 +32,9 @@ constexpr auto values = pl::part<"values", float>(pl::shape(tile_size), pl::no_s
 constexpr auto in = pl::ring_in<"in">()(stages, pl::each_thread, proxy, values);
 constexpr auto finite = pl::needs<"finite">(in, "a sum with an infinity is lost");
 constexpr auto y = pl::array_out<"y", float>(pl::shape(n)).covers(pl::by_row(tile_size).clipped());
+constexpr auto lanes = pl::provides<"lanes", 32>();
 constexpr auto own =
-    pl::claims_shared<"own", 64>(pl::min(32_n * 4_n, tile_size * 4_n)).per_warp().during<"run">();
+    pl::claims_array<"own", float, 64>(pl::min(lanes, tile_size)).per_warp().during<"run">();
 constexpr auto meet = pl::claims_barrier<"meet">().per_warpgroup();
 constexpr auto turns = pl::claims_barriers<"turns">(2_n);
 constexpr auto done = pl::claims_mbarriers<"done">(1_n, pl::each_warp);
@@ -43,8 +44,8 @@ constexpr auto one_each =
     pl::requires_that(pl::role_threads == tile_size, "a thread takes one value of a tile");
 
 constexpr auto contract = pl::contract<"reader", "other-team", "1.0.0">(
-    tile_size, stages, scale, negative, kind, order, offset, factor, most_routes, route, n, in,
-    finite, y, own, meet, turns, done, run, warps, one_each);
+    tile_size, stages, lanes, scale, negative, kind, order, offset, factor, most_routes, route, n,
+    in, finite, y, own, meet, turns, done, run, warps, one_each);
 
 PIPELINK_COMPONENT(reader, contract)
 
@@ -59,14 +60,11 @@ PIPELINK_ENTRY(reader, run)
                  : "memory");
     in.release(self, state.stage);
     in.advance(self, state);
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(own.address(self, 4 * (thread % 32))), "f"(value)
-                 : "memory");
-    meet.sync(self);
-    float mirrored;
-    asm volatile("ld.shared.f32 %0, [%1];"
-                 : "=f"(mirrored)
-                 : "r"(own.address(self, 4 * (31 - thread % 32)))
-                 : "memory");
+    float* const mine = own.warp_pointer(self);
+    const unsigned lane = thread % lanes.at(self);
+    mine[lane] = value;
+    meet.sync_warpgroup(self);
+    const float mirrored = mine[lanes.at(self) - 1 - lane];
     turns.sync(self, 1);
     const int at = tile.row * static_cast<int>(tile_size.at(self)) + static_cast<int>(thread);
     const auto undone = static_cast<float>(factor.at(self));

@@ -9,7 +9,7 @@ constexpr auto tile_size = pl::provides<"tile_size", 128>();
 constexpr auto n = pl::extent<"n">();
 constexpr auto x = pl::array_in<"x", float>(pl::shape(n)).covers(pl::by_row(tile_size).clipped());
 constexpr auto y = pl::array_out<"y", float>(pl::shape(n)).covers(pl::by_row(tile_size).clipped());
-constexpr auto staging = pl::claims_shared<"staging", 256>(tile_size * 4_n);
+constexpr auto staging = pl::claims_array<"staging", float, 256>(tile_size);
 constexpr auto written = pl::claims_barrier<"written">(tile_size);
 constexpr auto read = pl::claims_mbarriers<"read">(1_n, pl::each_thread);
 constexpr auto run = pl::entry<"run">()(pl::tile, x, y, n);
@@ -24,21 +24,17 @@ constexpr auto contract = pl::contract<"reverse", "test-team", "1.0.0">(
 
 PIPELINK_COMPONENT(reverse, contract)
 
-__device__ __forceinline__ std::uint32_t element(pl::Self self, unsigned index) {
-    return staging.address(self, 4 * index);
-}
-
 PIPELINK_ENTRY(reverse, run)
 (pl::Self self, const pl::Tile& tile, const float* source, float* target, int size) {
     const unsigned thread = pl::role_thread(self);
     const int first = tile.row * static_cast<int>(tile_size.at(self));
     const int at = first + static_cast<int>(thread);
     const float value = at < size ? source[at] : 0.0f;
-    asm volatile("st.shared.f32 [%0], %1;" ::"r"(element(self, thread)), "f"(value) : "memory");
+    float* const tile_values = staging.pointer(self);
+    tile_values[thread] = value;
     written.sync(self);
-    float other;
-    const unsigned mirror = tile_size.at(self) - 1 - thread;
-    asm volatile("ld.shared.f32 %0, [%1];" : "=f"(other) : "r"(element(self, mirror)) : "memory");
+    const float other = tile_values[tile_size.at(self) - 1 - thread];
+    written.sync(self);
     if (at < size) target[at] = other;
     read.arrive(self, 0);
     read.wait(self, 0, tile.column & 1);

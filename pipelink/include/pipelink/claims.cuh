@@ -93,30 +93,58 @@ constexpr void write_scope(Writer& out) {
     }
 }
 
-// `Bytes` bytes of shared memory, at a multiple of `align`, one for each `Scope`.
-template <Name name, int align, class Bytes, class Scope, Name... entries>
+// `Bytes` bytes of shared memory, at a multiple of `align`, one for each `Scope`. What is one for
+// each warp is reached by other names than what is one for the role: the code says which it means.
+template <Name name, class T, int align, class Bytes, class Scope, Name... entries>
 struct SharedClaim : Claim<name> {
     using Claim<name>::Claim;
-    __device__ __forceinline__ static std::uint32_t address(Self self, std::uint32_t offset = 0) {
-        const auto stride =
-            static_cast<std::uint32_t>((Bytes::at(self) + align - 1) / align * align);
-        return pipelink_region(self, slot_of<name>, Scope::index(self) * stride + offset);
+    // 32-bit shared address, `offset` bytes from the start; and the same as a pointer.
+    __device__ __forceinline__ static std::uint32_t address(Self self, std::uint32_t offset = 0)
+        requires std::is_same_v<Scope, PerRole>
+    {
+        return pipelink_region(self, slot_of<name>, offset);
     }
-    // The same as a pointer, for ordinary loads and stores.
-    template <class T>
-    __device__ __forceinline__ static T* pointer(Self self, std::uint32_t offset = 0) {
-        return shared_pointer<T>(address(self, offset));
+    template <class Element = T>
+    __device__ __forceinline__ static Element* pointer(Self self)
+        requires std::is_same_v<Scope, PerRole>
+    {
+        return shared_pointer<Element>(address(self));
+    }
+    // The same of this thread's warp, and of its warpgroup.
+    __device__ __forceinline__ static std::uint32_t warp_address(Self self,
+                                                                 std::uint32_t offset = 0)
+        requires std::is_same_v<Scope, PerWarp>
+    {
+        return pipelink_region(self, slot_of<name>, own(self) + offset);
+    }
+    template <class Element = T>
+    __device__ __forceinline__ static Element* warp_pointer(Self self)
+        requires std::is_same_v<Scope, PerWarp>
+    {
+        return shared_pointer<Element>(warp_address(self));
+    }
+    __device__ __forceinline__ static std::uint32_t warpgroup_address(Self self,
+                                                                      std::uint32_t offset = 0)
+        requires std::is_same_v<Scope, PerWarpgroup>
+    {
+        return pipelink_region(self, slot_of<name>, own(self) + offset);
+    }
+    template <class Element = T>
+    __device__ __forceinline__ static Element* warpgroup_pointer(Self self)
+        requires std::is_same_v<Scope, PerWarpgroup>
+    {
+        return shared_pointer<Element>(warpgroup_address(self));
     }
     constexpr auto per_warp() const {
-        return SharedClaim<name, align, Bytes, PerWarp, entries...>(this->place);
+        return SharedClaim<name, T, align, Bytes, PerWarp, entries...>(this->place);
     }
     constexpr auto per_warpgroup() const {
-        return SharedClaim<name, align, Bytes, PerWarpgroup, entries...>(this->place);
+        return SharedClaim<name, T, align, Bytes, PerWarpgroup, entries...>(this->place);
     }
     // In which entries the bytes are in use; in all, if it is not said.
     template <Name... names>
     constexpr auto during() const {
-        return SharedClaim<name, align, Bytes, Scope, names...>(this->place);
+        return SharedClaim<name, T, align, Bytes, Scope, names...>(this->place);
     }
     static constexpr void describe(Writer& out) {
         out.field("kind", "shared");
@@ -124,10 +152,22 @@ struct SharedClaim : Claim<name> {
         out.field("align", align);
         write_scope<Scope, entries...>(out);
     }
+
+  private:
+    __device__ __forceinline__ static std::uint32_t own(Self self) {
+        return Scope::index(self) *
+               static_cast<std::uint32_t>((Bytes::at(self) + align - 1) / align * align);
+    }
 };
 template <Name name, int align = 16, ExpressionOrNumber Bytes>
 constexpr auto claims_shared(Bytes, PIPELINK_HERE) {
-    return SharedClaim<name, align, expression_of<Bytes>, PerRole>(Place{file, line});
+    return SharedClaim<name, void, align, expression_of<Bytes>, PerRole>(Place{file, line});
+}
+// `Count` elements of shared memory.
+template <Name name, class T, int align = 16, ExpressionOrNumber Count>
+constexpr auto claims_array(Count, PIPELINK_HERE) {
+    using Bytes = Multiply<expression_of<Count>, Literal<sizeof(T)>>;
+    return SharedClaim<name, T, align, Bytes, PerRole>(Place{file, line});
 }
 
 // All threads of the role, or of the warpgroup where a barrier is one for each.
@@ -140,10 +180,16 @@ struct AllThreads : ExpressionTag {
 template <Name name, int fixed, class Count, class Threads, class Scope, Name... entries>
 struct BarrierClaim : Claim<name> {
     using Claim<name>::Claim;
-    __device__ __forceinline__ static void sync(Self self, unsigned index = 0) {
-        const auto first = fixed >= 0 ? fixed : pipelink_bind(self, slot_of<name>);
-        const auto id = static_cast<unsigned>(first + Scope::index(self) * Count::at(self)) + index;
-        pipelink_barrier_sync(self, slot_of<name>, id, threads(self));
+    __device__ __forceinline__ static void sync(Self self, unsigned index = 0)
+        requires std::is_same_v<Scope, PerRole>
+    {
+        meet(self, index);
+    }
+    // The threads of this thread's warpgroup meet.
+    __device__ __forceinline__ static void sync_warpgroup(Self self, unsigned index = 0)
+        requires std::is_same_v<Scope, PerWarpgroup>
+    {
+        meet(self, index);
     }
     __device__ __forceinline__ static unsigned threads(Self self) {
         if constexpr (std::is_same_v<Threads, AllThreads>) {
@@ -165,6 +211,13 @@ struct BarrierClaim : Claim<name> {
         write_expression<Count>(out, "count");
         if (fixed >= 0) out.field("fixed", fixed);
         write_scope<Scope, entries...>(out);
+    }
+
+  private:
+    __device__ __forceinline__ static void meet(Self self, unsigned index) {
+        const auto first = fixed >= 0 ? fixed : pipelink_bind(self, slot_of<name>);
+        const auto id = static_cast<unsigned>(first + Scope::index(self) * Count::at(self)) + index;
+        pipelink_barrier_sync(self, slot_of<name>, id, threads(self));
     }
 };
 template <Name name, int fixed = -1>
