@@ -307,21 +307,25 @@ def names_item(mutant: Mutant, said: str) -> bool:
 
 
 def made_of(text: str, item: str) -> list[tuple[str, int, int]]:
-    """The statement of an item, and those that use it and are no records of their own otherwise: an
-    expression or a part has no place but in what is made of it."""
+    """The statement of an item, and those that it has its place in: an expression or a part has none
+    but in what is made of it, and an entry is made of its arguments."""
     found = list(items(text))
     names, grown = {item}, True
     while grown:
         own = text_of_items(text, found, names)
         helpers = [n for n in own if n in names and not re.search(RECORD, own[n])]
         users = {
-            n for n, a, b in found if any(re.search(rf"\b{h}\b", text[a:b]) for h in helpers)
+            n
+            for n, a, b in found
+            if any(re.search(rf"\b{h}\b", text[a:b]) for h in helpers)
+            or (re.search(ENTRY, text[a:b]) and re.search(rf"\b{item}\b", text[a:b]))
         } - {"contract"}
         grown = not users <= names
         names |= users
     return [row for row in found if row[0] in names]
 
 
+ENTRY = r"pl::(?:entry|schedule)<"
 # Statements whose line a contract keeps.
 RECORD = (
     r"pl::(?:provides|chooses|imports|imports_or|derives|agrees|extent|requires_that|claims_\w+|"
@@ -333,7 +337,8 @@ def text_of_items(text: str, found: list[tuple[str, int, int]], names: set[str])
     return {n: text[a:b] for n, a, b in found if n in names}
 
 
-def make(only: list[str]) -> None:
+def originals() -> None:
+    """Objects and kernels of the sources as they are."""
     shutil.rmtree(WORK, ignore_errors=True)
     (WORK / "linked").mkdir(parents=True)
     (WORK / "objects").mkdir()
@@ -347,6 +352,10 @@ def make(only: list[str]) -> None:
         objects = WORK / "objects" / OBJECTS.get(manifest, ".")
         code, said = call("link", manifest, "--objects", str(objects), "-o", str(cubin))
         assert code == 0, said
+
+
+def make(only: list[str]) -> None:
+    originals()
     found = [
         mutant
         for manifest, sources in KERNELS.items()
@@ -362,8 +371,12 @@ def make(only: list[str]) -> None:
             if len(done) % 25 == 0:
                 save(done, host=host())
                 print(f"{len(done)} in {time.time() - started:.0f} s", flush=True)
-    save(sorted(done, key=lambda m: (m.source, m.lines, m.before, m.after)), host=host())
+    save(sorted(done, key=order), host=host())
     summary(done)
+
+
+def order(mutant: Mutant) -> tuple[Any, ...]:
+    return mutant.source, mutant.lines, mutant.before, mutant.after
 
 
 def save(done: list[Mutant], **circumstances: Any) -> None:

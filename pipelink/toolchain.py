@@ -151,13 +151,26 @@ def _compiler_fault(where: str, what: str, below: list[str]) -> Diagnostic:
     if entry and '"C" linkage' in what:
         message = f"entry '{entry[2]}' of {entry[1]} is defined with other arguments than its contract lists"
         help_ = "take `self`, then what the item lists, in that order; or change the item"
-        return Diagnostic("PL009", message, FilePlace(where), notes=(f"nvcc: {what}",), help=help_)
+        item = _entry_item(where.rpartition(":")[0], entry[2])
+        notes = (f"nvcc: {what}",)
+        return Diagnostic("PL009", message, FilePlace(where), item, notes=notes, help=help_)
     used, asserted = _use(where, below), _ASSERTED.fullmatch(what)
     if used and asserted:
         return Diagnostic("PL009", asserted[1], FilePlace(used))
     sides = (FilePlace(where),) if used else ()
     place = FilePlace(used or where)
     return Diagnostic("PL009", f"nvcc: {what}", place, sides, notes=_below(below))
+
+
+def _entry_item(file: str, entry: str) -> tuple[FilePlace, ...]:
+    """The line of a source on which an entry is made."""
+    try:
+        lines = Path(file).read_text(errors="replace").splitlines()
+    except OSError:
+        return ()
+    made = re.compile(rf'\b(?:entry|schedule)<"{entry}">')
+    found = [number for number, line in enumerate(lines, 1) if made.search(line)]
+    return tuple(FilePlace(f"{file}:{n}", label="what its contract lists") for n in found[:1])
 
 
 def _use(where: str, below: Sequence[str]) -> str:

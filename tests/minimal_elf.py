@@ -92,9 +92,13 @@ def corrupt_files() -> dict[str, bytes]:
         "rows_of_nothing.o": repeated(whole, 60_000, 0),
         "long_owner.o": object_(note(CONTRACT, text.replace(b"activation", b"a" * 1025))),
         "owner_of_two_lines.o": object_(note(CONTRACT, text.replace(b"activation", b"a\\n#error"))),
-        "owner_of_a_terminal.o": object_(note(CONTRACT, text.replace(b"activation", b"\\u001b[2J"))),
+        "owner_of_a_terminal.o": object_(
+            note(CONTRACT, text.replace(b"activation", b"\\u001b[2J"))
+        ),
         "no_mode.o": object_(note(CONTRACT, text.replace(b"ftz=0 div=1", b"fast"))),
-        "huge_number.o": object_(note(CONTRACT, text.replace(b'"align":128', b'"align":1' + b"0" * 4000))),
+        "huge_number.o": object_(
+            note(CONTRACT, text.replace(b'"align":128', b'"align":1' + b"0" * 4000))
+        ),
     }
 
 

@@ -86,7 +86,9 @@ FULL = Part("full", "bf16", ("1",))
         (replace(LOADER, facts=FACTS), "a list of 16385 facts, 16384 at most"),
         (replace(LOADER, claims=CLAIMS), "a list of 1025 claims, 1024 at most"),
         (
-            replace(LOADER, promises=(Promise("a", "x", "needs", ""),) * 1024, requires=LONG[:1] * 1024)
+            replace(
+                LOADER, promises=(Promise("a", "x", "needs", ""),) * 1024, requires=LONG[:1] * 1024
+            )
             and change(LOADER, "ports", "x", shape=("1",) * 6, covers=()),
             "'x' has 6 sides: 5 at most, and a part has one",
         ),
@@ -156,8 +158,9 @@ def test_a_line_of_many_digits_is_a_file():
 
 def test_a_box_of_fewer_sides_than_its_tensor_is_one_finding(toy):
     toy.contracts["loader"] = change(LOADER, "ports", "x", box=("tile_m",))
-    assert "PL027: port 'load.x' of loader of data (instance 'load') copies a box of [128] out of 2 dimensions" in (
-        toy.messages()
+    assert (
+        "PL027: port 'load.x' of loader of data (instance 'load') copies a box of [128] out of 2 dimensions"
+        in (toy.messages())
     )
 
 
@@ -177,7 +180,9 @@ def test_an_extent_is_no_size_that_is_computed_with(toy, name, changed):
 def test_barriers_without_end_are_refused(toy):
     claim = Claim("many", "barrier", "128", fixed=20, count="4611686018427387904")
     toy.contracts["loader"] = add(LOADER, "claims", claim)
-    assert toy.messages()[0].startswith("PL032: barrier 'many' of loader of data (instance 'load') is fixed to 20 + ")
+    assert toy.messages()[0].startswith(
+        "PL032: barrier 'many' of loader of data (instance 'load') is fixed to 20 + "
+    )
 
 
 def test_stack_of_more_than_a_thread_has_is_refused(toy):
@@ -194,7 +199,9 @@ def test_a_layout_of_more_than_64_bits_is_refused(toy):
 
 
 def test_very_many_combinations_are_told_in_words(toy):
-    maybes = tuple(Operation("maybe", name=f"n{n}", body=(Operation("acquire", "out"),)) for n in range(90))
+    maybes = tuple(
+        Operation("maybe", name=f"n{n}", body=(Operation("acquire", "out"),)) for n in range(90)
+    )
     plays = (*LOADER.entries[0].plays, *maybes)
     toy.contracts["loader"] = change(LOADER, "entries", "run", plays=plays)
     begin = time.process_time()
@@ -206,7 +213,9 @@ def test_very_many_combinations_are_told_in_words(toy):
 
 
 def derived(count: int) -> list[Fact]:
-    return [Fact(f"d{n}", "derives", value=f"d{n + 1}" if n < count - 1 else "1") for n in range(count)]
+    return [
+        Fact(f"d{n}", "derives", value=f"d{n + 1}" if n < count - 1 else "1") for n in range(count)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -217,9 +226,17 @@ def derived(count: int) -> list[Fact]:
         add(LOADER, "facts", *[Fact(f"{'o' * 20}{n}", "imports") for n in range(40)]),
         add(LOADER, "facts", *[Fact(f"tile_m{n}", "provides", (n,)) for n in range(9000)]),
         add(LOADER, "requires", *[Requirement("hidden<0", "")] * 1024),
-        add(LOADER, "claims", *[Claim(f"c{n}", "barrier", "32", scope="warp") for n in range(1020)]),
-        add(LOADER, "ports", *[Port(f"p{n}", "global", "in", "bf16", ("m", "m")) for n in range(1020)]),
-        change(LOADER, "ports", "out", parts=tuple(Part(f"p{n}", "f32", ("8",)) for n in range(1024))),
+        add(
+            LOADER, "claims", *[Claim(f"c{n}", "barrier", "32", scope="warp") for n in range(1020)]
+        ),
+        add(
+            LOADER,
+            "ports",
+            *[Port(f"p{n}", "global", "in", "bf16", ("m", "m")) for n in range(1020)],
+        ),
+        change(
+            LOADER, "ports", "out", parts=tuple(Part(f"p{n}", "f32", ("8",)) for n in range(1024))
+        ),
     ],
     ids=["chain", "imports", "alike", "offers", "requires", "claims", "ports", "parts"],
 )
@@ -331,7 +348,8 @@ def of(kind, depth=0):
         int: st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 256),
         bool: st.booleans(),
         type(None): st.none(),
-        str: st.sampled_from(["", "a", "b", "tile_m", "m", "out", "1", "f32"]) | st.text(max_size=9),
+        str: st.sampled_from(["", "a", "b", "tile_m", "m", "out", "1", "f32"])
+        | st.text(max_size=9),
     }
     return simple[kind]
 
@@ -345,7 +363,9 @@ def test_a_contract_is_read_as_it_was_written_or_refused(data):
     changed = data.draw(st.sampled_from(list(ALL.values())))
     for section in data.draw(st.lists(st.sampled_from(list(SECTIONS)), max_size=3, unique=True)):
         own = data.draw(of(SECTIONS[section]))
-        kept = getattr(changed, section) if isinstance(own, tuple) and section != "toolchain" else ()
+        kept = (
+            getattr(changed, section) if isinstance(own, tuple) and section != "toolchain" else ()
+        )
         changed = replace(changed, **{section: (*kept, *own) if kept else own})
     try:
         found = contract.component_of(object_(note(CONTRACT, encode(changed))), Path("a.o"))
