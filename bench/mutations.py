@@ -1,6 +1,7 @@
 """The mutation campaign: what happens to each number, name, type, layout and count of a contract.
 
     python bench/mutations.py make [--only SOURCE ...]   mutants, built and judged; needs no GPU
+    python bench/mutations.py again                      those that were not right, once more
     python3 bench/mutations.py run                       those that linked, on the GPU of this machine
     python bench/mutations.py table                      docs/mutations.md from the results
 
@@ -363,16 +364,32 @@ def make(only: list[str]) -> None:
         if not only or source in only
         for mutant in mutants(manifest, source)
     ]
+    done = judged(found, [])
+    save(done, host=host())
+    summary(done)
+
+
+def again() -> None:
+    """Those that were not right, or that have no result yet, once more."""
+    os.chdir(ROOT)
+    every = {order(m): m for k, sources in KERNELS.items() for s in sources for m in mutants(k, s)}
+    kept = [m for m in load() if not wrong(m) and order(m) in every]
+    left = every.keys() - {order(m) for m in kept}
+    done = judged([every[key] for key in sorted(left)], kept)
+    save(done, host=host())
+    summary(done)
+
+
+def judged(found: list[Mutant], kept: list[Mutant]) -> list[Mutant]:
     print(f"{len(found)} mutants", flush=True)
-    started, done = time.time(), []
+    started, done = time.time(), list(kept)
     with multiprocessing.Pool(2) as pool:
-        for mutant in pool.imap_unordered(judge, enumerate(found)):
+        for mutant in pool.imap_unordered(judge, enumerate(found, len(kept))):
             done.append(mutant)
             if len(done) % 25 == 0:
                 save(done, host=host())
                 print(f"{len(done)} in {time.time() - started:.0f} s", flush=True)
-    save(sorted(done, key=order), host=host())
-    summary(done)
+    return sorted(done, key=order)
 
 
 def order(mutant: Mutant) -> tuple[Any, ...]:
@@ -624,11 +641,13 @@ def _details(done: list[Mutant], data: dict[str, Any]) -> Iterator[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("call", choices=("make", "run", "table", "device", "list"))
+    parser.add_argument("call", choices=("make", "again", "run", "table", "device", "list"))
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     if args.call == "make":
         make(args.names)
+    elif args.call == "again":
+        again()
     elif args.call == "run":
         run()
     elif args.call == "table":
