@@ -370,12 +370,14 @@ def make(only: list[str]) -> None:
 
 
 def again() -> None:
-    """Those that were not right, or that have no result yet, once more."""
+    """Those that were not right, or that have no result yet, once more. A token that stands twice in
+    a line with the same change is redone in both places."""
     os.chdir(ROOT)
-    every = {order(m): m for k, sources in KERNELS.items() for s in sources for m in mutants(k, s)}
-    kept = [m for m in load() if not wrong(m) and order(m) in every]
-    left = every.keys() - {order(m) for m in kept}
-    done = judged([every[key] for key in sorted(left)], kept)
+    every = [m for k, sources in KERNELS.items() for s in sources for m in mutants(k, s)]
+    wanted, right = Counter(map(order, every)), Counter(order(m) for m in load() if not wrong(m))
+    done_keys = {key for key, count in wanted.items() if right[key] == count}
+    kept = [m for m in load() if order(m) in done_keys]
+    done = judged([m for m in every if order(m) not in done_keys], kept)
     save(done, host=host())
     summary(done)
 
