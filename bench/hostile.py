@@ -6,6 +6,7 @@ import random
 import struct
 import sys
 from collections.abc import Iterator
+from copy import deepcopy as copied
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -220,8 +221,6 @@ def like(rng: Random, label: str, value: Any) -> Any:
     return rng.choice([None, 1, "1", True, rng.choice(INTS), rng.choice(NAMES)])
 
 
-# --- contracts as trees
-
 TREES: dict[str, Tree] = {f"{n}.o": json.loads(encode(rich(c))) for n, c in ALL.items()}
 
 
@@ -261,16 +260,12 @@ def change(rng: Random, box: Any, key: Any, label: str) -> None:
                 item["name"] = f"{item['name']}{n}"
         box[key:key] = more
     elif roll < 0.95:
-        box[key] = rng.choice(HOSTILE)
+        box[key] = copied(rng.choice(HOSTILE))
     elif isinstance(box, dict):
         name = rng.choice([key, "unknown", "", "__class__", rng.choice(list(SPLICES))])
         box[key] = Pairs([(name, box[key]), (key, like(rng, label, box[key]))])
     else:
         box[key] = [box[key]]
-
-
-def copied(value: Any) -> Any:
-    return json.loads(json.dumps(value)) if isinstance(value, dict | list) else value
 
 
 def json_text(value: Any) -> str:
@@ -315,7 +310,7 @@ def lines_case(rng: Random, number: int) -> Case:
         elif isinstance(box[key], list) and rng.random() < 0.5:
             box[key] = box[key] * rng.choice([2, 100, 5000])
         else:
-            box[key] = rng.choice(HOSTILE)
+            box[key] = copied(rng.choice(HOSTILE))
     text = encode(contract)
     if rng.random() < 0.8:
         text = text.replace(b'"count":"1"', b'"count":"0"').replace(b'"imports"', b'"extent"', 1)
@@ -324,9 +319,6 @@ def lines_case(rng: Random, number: int) -> Case:
 
 def encoded(tree: Any) -> bytes:
     return json_text(tree).encode("utf-8", "surrogatepass")
-
-
-# --- bytes
 
 
 def damaged(rng: Random, data: bytes) -> bytes:

@@ -248,7 +248,9 @@ def notes(rng: Random) -> bytes:
         big = (".note.pipelink", minimal_elf.NOTE, note(9, bytes(900_000)), 0)
         return minimal_elf.repeated(minimal_elf.elf([big, minimal_elf.CODE]), n)
     if kind == 2:
-        return minimal_elf.repeated(minimal_elf.elf([("x" * 200_000, 1, b"", 0), minimal_elf.CODE]), n)
+        return minimal_elf.repeated(
+            minimal_elf.elf([("x" * 200_000, 1, b"", 0), minimal_elf.CODE]), n
+        )
     return minimal_elf.repeated(object_(good), n, rng.choice([0, 64]))
 
 

@@ -227,11 +227,13 @@ def _accepted(data: bytes, text: str, source: Path) -> bytes:
     """The note of an object's symbols, if it is a component that keeps to its contract."""
     import msgspec
 
-    from pipelink import abi, contract, toolchain, unit
+    from pipelink import abi, contract, slots, toolchain, unit
 
     component = contract.component_of(data, source)
     read = unit.read_unit(text).named(toolchain.demangled)
-    checkpoint(list(unit.faults(read)))
+    written = source.read_text(encoding="utf-8", errors="replace")
+    forgotten = slots.unlisted(component.contract, text, written, str(source))
+    checkpoint([*unit.faults(read), *forgotten])
     name = component.contract.component
     symbols = abi.Symbols(name, tuple(read.strong), tuple(read.weak), tuple(read.types))
     return abi.encode_note(abi.NOTE_SYMBOLS, msgspec.json.encode(symbols))

@@ -38,7 +38,6 @@ class Fault:
 def faults(contract: Contract) -> Iterator[Fault]:
     """Every fault of a contract. Those of its size come first: the others take time by it."""
     yield from map(Fault, sizes(contract))
-    yield from map(Fault, _totals(contract))
     yield from _names(contract)
     yield from map(Fault, _build(contract))
     yield from _slots(contract)
@@ -79,35 +78,39 @@ def _walk(record: Record) -> Iterator[tuple[str, object]]:
 
 
 def sizes(record: Record) -> Iterator[str]:
-    """Lists, texts and numbers have bounds, whatever they are for."""
+    """Lists, texts and numbers have bounds, whatever they are for; and so has what the passes take
+    time by in all of a contract."""
+    items = played = computed = 0
     for field, value in _walk(record):
-        if isinstance(value, tuple):
+        if isinstance(value, str):
+            yield from _text(field, value)
+            computed += len(value) if field in _COMPUTED else 0
+        elif isinstance(value, tuple):
             most = abi.MAX_FACTS if field in _LONG else abi.MAX_ITEMS
             if len(value) > most:
                 yield f"a list of {len(value)} {field}, {most} at most"
-        elif isinstance(value, str) and len(value) > abi.MAX_TEXT:
-            yield f"a text of {len(value)} characters as {field}, {abi.MAX_TEXT} at most"
-        elif isinstance(value, str) and not value.isprintable():
-            foreign = {c for c in value if not c.isprintable()} - {"\n", "\t", "\xa0"}
-            if foreign:
-                yield f"a text as {field} with {min(foreign)!r}, which can't be printed"
+            items += 0 if field in ("facts", "values") else len(value)
+            played += len(value) if field in ("plays", "body") else 0
         elif isinstance(value, int) and abs(value) >> 63 and field not in ("values", "default"):
             yield f"a number of more than 64 bits as {field}"
-
-
-def _totals(contract: Contract) -> Iterator[str]:
-    """What the passes take time by."""
-    records = played = computed = 0
-    for field, value in _walk(contract):
-        if isinstance(value, tuple):
-            records += 0 if field in ("facts", "values") else len(value)
-            played += len(value) if field in ("plays", "body") else 0
-        elif isinstance(value, str) and field in _COMPUTED:
-            computed += len(value)
         elif isinstance(value, Fact) and value.type == "layout":
             computed += sum(len(str(v)) for v in value.values)
-    if records > abi.MAX_RECORDS:
-        yield f"its lists have {records} items, {abi.MAX_RECORDS} at most"
+    if isinstance(record, Contract):
+        yield from _totals(items, played, computed)
+
+
+def _text(field: str, value: str) -> Iterator[str]:
+    if len(value) > abi.MAX_TEXT:
+        yield f"a text of {len(value)} characters as {field}, {abi.MAX_TEXT} at most"
+    elif not value.isprintable():
+        foreign = {c for c in value if not c.isprintable()} - {"\n", "\t", "\xa0"}
+        if foreign:
+            yield f"a text as {field} with {min(foreign)!r}, which can't be printed"
+
+
+def _totals(items: int, played: int, computed: int) -> Iterator[str]:
+    if items > abi.MAX_RECORDS:
+        yield f"its lists have {items} items, {abi.MAX_RECORDS} at most"
     if played > abi.MAX_OPERATIONS:
         yield f"its entries play {played} operations, {abi.MAX_OPERATIONS} at most"
     if computed > abi.MAX_EXPRESSIONS:

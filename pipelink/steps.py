@@ -24,7 +24,7 @@ _READ = (
     "toolchain",
 )
 _MODULES = {
-    "compile": (*_EVERY, *_READ, "prelude"),
+    "compile": (*_EVERY, *_READ, "prelude", "slots", "unit"),
     "contract": (*_EVERY, *_READ),
     "plan": ("*", "check/*", "place/*"),
     "render": ("*", "check/*", "place/*"),

@@ -1,5 +1,7 @@
-"""Hostile objects: what bench/fuzz.py found, that it finds, and a slice of it."""
+"""Hostile objects: what bench/fuzz.py found, what it sees, and a slice of it."""
 
+import contextlib
+import os
 import sys
 import time
 from collections import Counter
@@ -9,9 +11,10 @@ from typing import Literal, get_args, get_origin, get_type_hints
 
 import pytest
 from contracts import ALL, EPILOGUE, LOADER, MAINLOOP, add, change, encode, repeat
+from contracts import contract as bare
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from minimal_elf import CONTRACT, CORRUPT, NOTE, elf, note, object_, repeated
+from minimal_elf import CONTRACT, CORRUPT, elf, note, object_, repeated
 from msgspec.structs import replace
 
 from pipelink import abi, contract
@@ -23,9 +26,9 @@ from pipelink.abi import (
     Operation,
     Part,
     Port,
-    Promise,
     Record,
     Requirement,
+    SharedType,
 )
 from pipelink.diagnostics import FilePlace, InputError
 from pipelink.report.locate import locator
@@ -35,7 +38,7 @@ sys.path.append(str(Path(__file__).parents[1] / "bench"))
 import fuzz
 import judge
 
-FAST = 1.0  # seconds of processor time, as in the campaign
+FAST = judge.MOST_SECONDS
 
 
 def refusal(data: bytes) -> str:
@@ -47,11 +50,14 @@ def refusal(data: bytes) -> str:
     return ""
 
 
-def read(changed: Contract) -> str:
-    return refusal(object_(note(CONTRACT, encode(changed))))
+@contextlib.contextmanager
+def in_time():
+    begin = time.process_time()
+    yield
+    assert time.process_time() - begin < FAST
 
 
-# --- the reader
+# What is out of the reader's bounds.
 
 
 @pytest.mark.parametrize(
@@ -74,58 +80,56 @@ def test_a_corrupt_file_is_refused(name, message):
     assert refusal((CORRUPT / name).read_bytes()) == message
 
 
-FACTS = tuple(Fact(f"f{n}", "extent") for n in range(abi.MAX_FACTS + 1))
-CLAIMS = tuple(Claim(f"c{n}", "shared", "8") for n in range(abi.MAX_ITEMS + 1))
-LONG = tuple(Requirement("tile_k" + "+1" * 500 + f"<{n}", "") for n in range(17))
-FULL = Part("full", "bf16", ("1",))
+CLAIMS = tuple(Claim(f"c{n}", "shared", "8") for n in range(1025))
+TYPES = tuple(SharedType(f"t{n}", 1, 1, ()) for n in range(4097))
+LONG = (Requirement("1" + "+1" * 500, ""),) * 17
+LAYOUTS = Fact("o", "imports", ("(1):(1)" * 100,) * 30, type="layout")
+
+
+def plays(*operations: Operation) -> Contract:
+    return change(LOADER, "entries", "run", plays=operations)
 
 
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        (replace(LOADER, facts=FACTS), "a list of 16385 facts, 16384 at most"),
         (replace(LOADER, claims=CLAIMS), "a list of 1025 claims, 1024 at most"),
+        (bare("a", "me", types=TYPES), "its lists have 4099 items, 4096 at most"),
+        (bare("a", "me", requires=LONG), "its expressions have 17017 characters, 16384 at most"),
+        (bare("a", "me", facts=(LAYOUTS,)), "its expressions have 21000 characters, 16384 at most"),
         (
-            replace(
-                LOADER, promises=(Promise("a", "x", "needs", ""),) * 1024, requires=LONG[:1] * 1024
-            )
-            and change(LOADER, "ports", "x", shape=("1",) * 6, covers=()),
+            change(LOADER, "ports", "x", shape=("1",) * 6, covers=()),
             "'x' has 6 sides: 5 at most, and a part has one",
         ),
         (
             change(LOADER, "ports", "out", parts=(Part("x", "bf16", ()),)),
             "'x' has 0 sides: 5 at most, and a part has one",
         ),
-        (add(LOADER, "requires", *LONG), "its expressions have 17224 characters, 16384 at most"),
         (
-            add(LOADER, "facts", *[Fact("o", "imports", ("(1):(1)" * 100,) * 30, type="layout")]),
-            "its expressions have 21197 characters, 16384 at most",
+            change(LOADER, "ports", "out", parts=(Part("full", "bf16", ("1",)),)),
+            "part 'full' of port 'out' has a name that is taken",
         ),
         (
-            change(LOADER, "entries", "run", plays=(Operation("acquire", "out"),) * 257),
+            plays(*[Operation("acquire", "out")] * 257),
             "its entries play 257 operations, 256 at most",
         ),
         (
-            change(LOADER, "entries", "run", plays=(Operation("maybe", count="2", name="a"),)),
+            plays(Operation("maybe", count="2", name="a")),
             "entry 'run' plays a maybe that needs one of a count and a name",
         ),
         (
-            change(LOADER, "entries", "run", plays=(Operation("repeat", "out", "2"),)),
+            plays(Operation("repeat", "out", "2")),
             "entry 'run' plays a repeat of 'out', which has a body alone",
         ),
         (
-            change(LOADER, "entries", "run", plays=(Operation("acquire", "out", "2"),)),
+            plays(Operation("acquire", "out", "2")),
             "entry 'run' plays acquire of 'out' with a count, a name or a body",
-        ),
-        (
-            change(LOADER, "ports", "out", parts=(FULL,)),
-            "part 'full' of port 'out' has a name that is taken",
         ),
         (replace(EPILOGUE, owner="me\\"), "the owner is 'me\\\\', which is no name"),
     ],
 )
 def test_a_contract_out_of_bounds_is_refused(changed, message):
-    assert read(changed) == message
+    assert refusal(object_(note(CONTRACT, encode(changed)))) == message
 
 
 def test_a_file_without_end_is_refused():
@@ -134,34 +138,33 @@ def test_a_file_without_end_is_refused():
 
 
 @pytest.mark.parametrize(
-    "data",
+    "made",
     [
-        repeated(object_(note(CONTRACT, encode(LOADER))), 60_000),
-        repeated(elf([("x" * 200_000, 1, b"", 0)]), 60_000),
-        object_(*[note(9, b"")] * 30_000),
-        elf([(".note.pipelink", NOTE, note(9, bytes(1 << 19)), 0)] * 1000),
+        lambda: repeated(object_(note(CONTRACT, encode(LOADER))), 60_000),
+        lambda: repeated(object_(note(9, bytes(900_000))), 60_000),
+        lambda: repeated(elf([("x" * 200_000, 1, b"", 0)]), 60_000),
+        lambda: object_(*[note(9, b"")] * 30_000),
     ],
+    ids=["contracts", "notes", "names", "small"],
 )
-def test_a_table_of_many_sections_or_notes_is_read_at_once(data):
-    begin = time.process_time()
-    assert refusal(data)
-    assert time.process_time() - begin < FAST
+def test_many_sections_or_notes_are_read_at_once(made):
+    data = made()
+    with in_time():
+        assert refusal(data)
 
 
-def test_a_line_of_many_digits_is_a_file():
-    spot = locator(None, None)(FilePlace(f"a.cu:{'9' * 5000}"))
-    assert (spot.line, spot.file[:5]) == (0, "a.cu:")
+def test_a_line_of_many_digits_is_a_part_of_the_file():
+    text = f"a.cu:{'9' * 5000}"
+    assert locator(None, None)(FilePlace(text)).file == text
 
 
-# --- the passes
+# What the passes let out, or never came back from.
 
 
 def test_a_box_of_fewer_sides_than_its_tensor_is_one_finding(toy):
     toy.contracts["loader"] = change(LOADER, "ports", "x", box=("tile_m",))
-    assert (
-        "PL027: port 'load.x' of loader of data (instance 'load') copies a box of [128] out of 2 dimensions"
-        in (toy.messages())
-    )
+    of = "port 'load.x' of loader of data (instance 'load')"
+    assert f"PL027: {of} copies a box of [128] out of 2 dimensions" in toy.messages()
 
 
 @pytest.mark.parametrize(
@@ -174,100 +177,82 @@ def test_a_box_of_fewer_sides_than_its_tensor_is_one_finding(toy):
 )
 def test_an_extent_is_no_size_that_is_computed_with(toy, name, changed):
     toy.contracts[name] = changed
-    assert [m for m in toy.messages() if "'m' reads 'm', which has no value" in m]
+    assert any("'m' reads 'm', which has no value" in message for message in toy.messages())
 
 
 def test_barriers_without_end_are_refused(toy):
     claim = Claim("many", "barrier", "128", fixed=20, count="4611686018427387904")
     toy.contracts["loader"] = add(LOADER, "claims", claim)
-    assert toy.messages()[0].startswith(
-        "PL032: barrier 'many' of loader of data (instance 'load') is fixed to 20 + "
-    )
+    assert "(instance 'load') is fixed to 20 + 4611686018427387903 = " in toy.messages()[0]
 
 
 def test_stack_of_more_than_a_thread_has_is_refused(toy):
     toy.contracts["loader"] = add(LOADER, "claims", Claim("deep", "stack", "1 + 512 * 1024"))
-    (message,) = toy.messages()
-    assert message.endswith("1 + 512 * 1024 is 524289, at most 524288 can be")
+    assert toy.messages()[0].endswith("1 + 512 * 1024 is 524289, at most 524288 can be")
 
 
 def test_a_layout_of_more_than_64_bits_is_refused(toy):
-    sizes = ",".join(["tile_m * 1000000"] * 40)
+    sizes = ",".join(["tile_m*99999"] * 30)
     layout = f"(({sizes}),1):(({sizes}),1)"
     toy.contracts["mainloop"] = change(MAINLOOP, "ports", "acc", layout=layout)
     assert toy.messages()[0].endswith("has a mode of more than 64 bits")
 
 
 def test_very_many_combinations_are_told_in_words(toy):
-    maybes = tuple(
-        Operation("maybe", name=f"n{n}", body=(Operation("acquire", "out"),)) for n in range(90)
-    )
-    plays = (*LOADER.entries[0].plays, *maybes)
-    toy.contracts["loader"] = change(LOADER, "entries", "run", plays=plays)
-    begin = time.process_time()
-    assert toy.messages()
-    assert time.process_time() - begin < FAST
-
-
-# --- time
+    for name, own in (("loader", LOADER), ("mainloop", MAINLOOP)):
+        body = own.entries[0].plays[0].body
+        maybes = tuple(Operation("maybe", name=f"n{n}", body=body) for n in range(80))
+        toy.contracts[name] = change(own, "entries", "run", plays=maybes)
+    with in_time():
+        remarks = toy.plan().remarks
+    assert "64 of very many combinations of named counts and decisions were played" in remarks
 
 
 def derived(count: int) -> list[Fact]:
-    return [
-        Fact(f"d{n}", "derives", value=f"d{n + 1}" if n < count - 1 else "1") for n in range(count)
-    ]
+    """A chain, its end first."""
+    last = count - 1
+    return [Fact(f"d{n}", "derives", value=f"d{n + 1}" if n < last else "1") for n in range(count)]
+
+
+def many(count: int, make) -> list[Record]:
+    return [make(n) for n in range(count)]
 
 
 @pytest.mark.parametrize(
     "changed",
     [
         add(LOADER, "facts", *derived(3000)),
-        add(LOADER, "facts", *[Fact(f"tile_n{n}", "imports") for n in range(9000)]),
-        add(LOADER, "facts", *[Fact(f"{'o' * 20}{n}", "imports") for n in range(40)]),
-        add(LOADER, "facts", *[Fact(f"tile_m{n}", "provides", (n,)) for n in range(9000)]),
-        add(LOADER, "requires", *[Requirement("hidden<0", "")] * 1024),
-        add(
-            LOADER, "claims", *[Claim(f"c{n}", "barrier", "32", scope="warp") for n in range(1020)]
-        ),
-        add(
-            LOADER,
-            "ports",
-            *[Port(f"p{n}", "global", "in", "bf16", ("m", "m")) for n in range(1020)],
-        ),
+        add(LOADER, "facts", *many(9000, lambda n: Fact(f"tile_n{n}", "imports"))),
+        add(LOADER, "facts", *many(9000, lambda n: Fact(f"tile_m{n}", "provides", (n,)))),
+        add(LOADER, "facts", *many(60, lambda n: Fact(f"{'tile' * 9}{n}", "imports"))),
+        add(LOADER, "requires", *[Requirement("hidden<0", "")] * 1000),
+        add(LOADER, "claims", *many(1020, lambda n: Claim(f"c{n}", "barrier", "32", scope="warp"))),
+        add(LOADER, "ports", *many(1020, lambda n: Port(f"p{n}", "global", "in", "f32", ("m",)))),
         change(
-            LOADER, "ports", "out", parts=tuple(Part(f"p{n}", "f32", ("8",)) for n in range(1024))
+            LOADER, "ports", "out", parts=tuple(many(1024, lambda n: Part(f"p{n}", "f32", ("8",))))
         ),
     ],
-    ids=["chain", "imports", "alike", "offers", "requires", "claims", "ports", "parts"],
+    ids=["chain", "imports", "offers", "alike", "requires", "claims", "ports", "parts"],
 )
 def test_a_large_contract_is_planned_or_refused_at_once(toy, changed):
     toy.contracts["loader"] = changed
-    kernel = toy.kernel()
-    begin = time.process_time()
-    try:
+    with in_time(), contextlib.suppress(InputError):
         toy.plan()
-    except InputError as error:
-        assert len(error.diagnostics) < 500
-    assert time.process_time() - begin < FAST
-    assert kernel.instances
 
 
-def test_pipelines_that_never_come_to_a_state_again_are_left_in_time(toy):
+def test_rings_that_come_to_no_state_again_are_left_in_time(toy):
     """Loops of 89 x 97 x 83 rounds against 97 x 83 x 89, over 1009 stages."""
-    orders = {"loader": ("89", "97", "83"), "mainloop": ("97", "83", "89")}
-    for name, counts in orders.items():
-        own = ALL[name]
-        body = own.entries[0].plays[0].body
+    for name, counts in {"loader": (89, 97, 83), "mainloop": (97, 83, 89)}.items():
+        body = ALL[name].entries[0].plays[0].body
         for count in counts:
-            body = (repeat(count, *body),)
-        toy.contracts[name] = change(own, "entries", "run", plays=body)
+            body = (repeat(str(count), *body),)
+        toy.contracts[name] = change(ALL[name], "entries", "run", plays=body)
     toy.contracts["loader"] = change(toy.contracts["loader"], "facts", "stages", values=(1009,))
-    begin = time.process_time()
-    assert toy.messages()[0].startswith("PL030")
-    assert time.process_time() - begin < FAST
+    with in_time():
+        assert toy.messages()[0].startswith("PL030")
 
 
-# --- the campaign itself
+# The campaign itself.
 
 
 def test_a_slice_of_the_campaign_finds_nothing(tmp_path):
@@ -291,22 +276,6 @@ def test_the_good_kernels_of_the_campaign_have_plans(tmp_path):
         assert judge.run(tmp_path, case, judge.Clock(limited=False)) == ("plan", "")
 
 
-def wrong(do) -> dict[str, int]:
-    """The verdicts of three inputs with a reader that does something on the second one."""
-    seen = []
-
-    def run(*_):
-        seen.append(1)
-        if len(seen) == 2:
-            do()
-        return "read", "PL001"
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(judge, "run", run)
-        patch.setattr(fuzz, "SILENT_S", 1.5)
-        return Counter(v.stage for v in fuzz.campaign(0, {"random": 3}, 1))
-
-
 def spin() -> None:
     while True:
         pass
@@ -320,19 +289,33 @@ def spin() -> None:
         (lambda: time.sleep(60), "hang"),
         (lambda: bytearray(300 << 20), "memory"),
         (lambda: bytearray(1 << 40), "exception"),
-        (lambda: __import__("os")._exit(3), "crash"),
+        (lambda: os._exit(3), "crash"),
     ],
     ids=["exception", "slow", "hang", "memory", "limit", "crash"],
 )
-def test_the_campaign_sees(do, stage):
-    assert wrong(do) == {"read": 2, stage: 1}
+def test_the_campaign_sees(monkeypatch, do, stage):
+    """Of three inputs the second one does it."""
+    seen = []
+
+    def run(*_):
+        seen.append(1)
+        if len(seen) == 2:
+            do()
+        return "read", "PL001"
+
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    monkeypatch.setattr(judge, "MOST_KIB", 4 * pages + (200 << 10))
+    monkeypatch.setattr(judge, "run", run)
+    monkeypatch.setattr(fuzz, "SILENT_S", 1.5)
+    found = Counter(v.stage for v in fuzz.campaign(0, {"random": 3}, 1))
+    assert found == {"read": 2, stage: 1}
 
 
-# --- whole contracts from the types
+# Whole contracts, from the types of the format.
 
 
 def of(kind, depth=0):
-    """Values of a type of the format."""
+    """Values of a type."""
     origin, args = get_origin(kind), get_args(kind)
     if origin is Literal:
         return st.sampled_from(args)
@@ -341,11 +324,11 @@ def of(kind, depth=0):
     if origin is tuple and args[1] is not ...:
         return st.tuples(*[of(a, depth) for a in args])
     if origin is tuple:
-        return st.lists(of(args[0], depth + 1), max_size=3 if depth < 5 else 0).map(tuple)
-    if isinstance(kind, type) and issubclass(kind, Record):
+        return st.lists(of(args[0], depth + 1), max_size=3).map(tuple) if depth < 4 else st.just(())
+    if issubclass(kind, Record):
         return st.builds(kind, **{n: of(t, depth) for n, t in get_type_hints(kind).items()})
     simple = {
-        int: st.integers(-(1 << 63), (1 << 63) - 1) | st.integers(0, 256),
+        int: st.integers(0, 256) | st.integers(-(1 << 63), (1 << 63) - 1),
         bool: st.booleans(),
         type(None): st.none(),
         str: st.sampled_from(["", "a", "b", "tile_m", "m", "out", "1", "f32"])
@@ -354,7 +337,7 @@ def of(kind, depth=0):
     return simple[kind]
 
 
-SECTIONS = get_type_hints(Contract)
+SECTIONS = {name: of(kind) for name, kind in get_type_hints(Contract).items()}
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
@@ -362,14 +345,12 @@ SECTIONS = get_type_hints(Contract)
 def test_a_contract_is_read_as_it_was_written_or_refused(data):
     changed = data.draw(st.sampled_from(list(ALL.values())))
     for section in data.draw(st.lists(st.sampled_from(list(SECTIONS)), max_size=3, unique=True)):
-        own = data.draw(of(SECTIONS[section]))
-        kept = (
-            getattr(changed, section) if isinstance(own, tuple) and section != "toolchain" else ()
-        )
-        changed = replace(changed, **{section: (*kept, *own) if kept else own})
+        own, kept = data.draw(SECTIONS[section]), getattr(changed, section)
+        longer = isinstance(own, tuple) and section != "toolchain" and data.draw(st.booleans())
+        changed = replace(changed, **{section: (*kept, *own) if longer else own})
+    text = encode(changed)
     try:
-        found = contract.component_of(object_(note(CONTRACT, encode(changed))), Path("a.o"))
+        found = contract.component_of(object_(note(CONTRACT, text)), Path("a.o"))
     except InputError:
         return
-    assert found.contract == changed
-    assert found.fingerprint == abi.fnv1a(encode(changed))
+    assert (found.contract, found.fingerprint) == (changed, abi.fnv1a(text))

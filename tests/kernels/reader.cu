@@ -33,19 +33,19 @@ constexpr auto in = pl::ring_in<"in">()(stages, pl::each_thread, proxy, values);
 constexpr auto finite = pl::needs<"finite">(in, "a sum with an infinity is lost");
 constexpr auto y = pl::array_out<"y", float>(pl::shape(n)).covers(pl::by_row(tile_size).clipped());
 constexpr auto lanes = pl::provides<"lanes", 32>();
-constexpr auto own =
-    pl::claims_array<"own", float, 64>(pl::min(lanes, tile_size)).per_warp().during<"run">();
+constexpr auto own = pl::claims_array<"own", float, 64>(lanes).per_warp().during<"run">();
+constexpr auto a_warp = pl::requires_that(lanes == 32_n, "a warp mirrors its own values");
 constexpr auto meet = pl::claims_barrier<"meet">().per_warpgroup();
 constexpr auto turns = pl::claims_barriers<"turns">(2_n);
 constexpr auto done = pl::claims_mbarriers<"done">(1_n, pl::each_warp);
 constexpr auto run = pl::entry<"run">()(pl::tile, in, y, n).plays(pl::drain(in));
-constexpr auto warps = pl::claims_warps(pl::ceil_div(tile_size, 32_n));
+constexpr auto warps = pl::claims_warps(pl::min(pl::ceil_div(tile_size, 32_n), 4_n));
 constexpr auto one_each =
     pl::requires_that(pl::role_threads == tile_size, "a thread takes one value of a tile");
 
 constexpr auto contract = pl::contract<"reader", "other-team", "1.0.0">(
     tile_size, stages, lanes, scale, negative, kind, order, offset, factor, most_routes, route, n,
-    in, finite, y, own, meet, turns, done, run, warps, one_each);
+    in, finite, y, own, meet, turns, done, run, warps, one_each, a_warp);
 
 PIPELINK_COMPONENT(reader, contract)
 

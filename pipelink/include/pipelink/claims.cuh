@@ -99,40 +99,36 @@ template <Name name, class T, int align, class Bytes, class Scope, Name... entri
 struct SharedClaim : Claim<name> {
     using Claim<name>::Claim;
     // 32-bit shared address, `offset` bytes from the start; and the same as a pointer.
-    __device__ __forceinline__ static std::uint32_t address(Self self, std::uint32_t offset = 0)
-        requires std::is_same_v<Scope, PerRole>
-    {
+    __device__ __forceinline__ static std::uint32_t address(Self self, std::uint32_t offset = 0) {
+        static_assert(std::is_same_v<Scope, PerRole>, "this claim is not one for the role");
         return pipelink_region(self, slot_of<name>, offset);
     }
     template <class Element = T>
-    __device__ __forceinline__ static Element* pointer(Self self)
-        requires std::is_same_v<Scope, PerRole>
-    {
+    __device__ __forceinline__ static Element* pointer(Self self) {
+        static_assert(std::is_same_v<Scope, PerRole>, "this claim is not one for the role");
         return shared_pointer<Element>(address(self));
     }
     // The same of this thread's warp, and of its warpgroup.
     __device__ __forceinline__ static std::uint32_t warp_address(Self self,
-                                                                 std::uint32_t offset = 0)
-        requires std::is_same_v<Scope, PerWarp>
-    {
+                                                                 std::uint32_t offset = 0) {
+        static_assert(std::is_same_v<Scope, PerWarp>, "this claim is not one for each warp");
         return pipelink_region(self, slot_of<name>, own(self) + offset);
     }
     template <class Element = T>
-    __device__ __forceinline__ static Element* warp_pointer(Self self)
-        requires std::is_same_v<Scope, PerWarp>
-    {
+    __device__ __forceinline__ static Element* warp_pointer(Self self) {
+        static_assert(std::is_same_v<Scope, PerWarp>, "this claim is not one for each warp");
         return shared_pointer<Element>(warp_address(self));
     }
     __device__ __forceinline__ static std::uint32_t warpgroup_address(Self self,
-                                                                      std::uint32_t offset = 0)
-        requires std::is_same_v<Scope, PerWarpgroup>
-    {
+                                                                      std::uint32_t offset = 0) {
+        static_assert(std::is_same_v<Scope, PerWarpgroup>,
+                      "this claim is not one for each warpgroup");
         return pipelink_region(self, slot_of<name>, own(self) + offset);
     }
     template <class Element = T>
-    __device__ __forceinline__ static Element* warpgroup_pointer(Self self)
-        requires std::is_same_v<Scope, PerWarpgroup>
-    {
+    __device__ __forceinline__ static Element* warpgroup_pointer(Self self) {
+        static_assert(std::is_same_v<Scope, PerWarpgroup>,
+                      "this claim is not one for each warpgroup");
         return shared_pointer<Element>(warpgroup_address(self));
     }
     constexpr auto per_warp() const {
@@ -180,15 +176,14 @@ struct AllThreads : ExpressionTag {
 template <Name name, int fixed, class Count, class Threads, class Scope, Name... entries>
 struct BarrierClaim : Claim<name> {
     using Claim<name>::Claim;
-    __device__ __forceinline__ static void sync(Self self, unsigned index = 0)
-        requires std::is_same_v<Scope, PerRole>
-    {
+    __device__ __forceinline__ static void sync(Self self, unsigned index = 0) {
+        static_assert(std::is_same_v<Scope, PerRole>, "this claim is not one for the role");
         meet(self, index);
     }
     // The threads of this thread's warpgroup meet.
-    __device__ __forceinline__ static void sync_warpgroup(Self self, unsigned index = 0)
-        requires std::is_same_v<Scope, PerWarpgroup>
-    {
+    __device__ __forceinline__ static void sync_warpgroup(Self self, unsigned index = 0) {
+        static_assert(std::is_same_v<Scope, PerWarpgroup>,
+                      "this claim is not one for each warpgroup");
         meet(self, index);
     }
     __device__ __forceinline__ static unsigned threads(Self self) {
