@@ -340,9 +340,9 @@ def text_of_items(text: str, found: list[tuple[str, int, int]], names: set[str])
 
 def originals() -> None:
     """Objects and kernels of the sources as they are."""
-    shutil.rmtree(WORK, ignore_errors=True)
-    (WORK / "linked").mkdir(parents=True)
-    (WORK / "objects").mkdir()
+    shutil.rmtree(WORK / "objects", ignore_errors=True)
+    (WORK / "objects").mkdir(parents=True)
+    (WORK / "linked").mkdir(exist_ok=True)
     os.chdir(ROOT)
     for manifest, sources in KERNELS.items():
         for source in sources:
@@ -356,6 +356,7 @@ def originals() -> None:
 
 
 def make(only: list[str]) -> None:
+    shutil.rmtree(WORK, ignore_errors=True)
     originals()
     found = [
         mutant
@@ -372,7 +373,7 @@ def make(only: list[str]) -> None:
 def again() -> None:
     """Those that were not right, or that have no result yet, once more. A token that stands twice in
     a line with the same change is redone in both places."""
-    os.chdir(ROOT)
+    originals()
     every = [m for k, sources in KERNELS.items() for s in sources for m in mutants(k, s)]
     wanted, right = Counter(map(order, every)), Counter(order(m) for m in load() if not wrong(m))
     done_keys = {key for key, count in wanted.items() if right[key] == count}
@@ -386,7 +387,7 @@ def judged(found: list[Mutant], kept: list[Mutant]) -> list[Mutant]:
     print(f"{len(found)} mutants", flush=True)
     started, done = time.time(), list(kept)
     with multiprocessing.Pool(2) as pool:
-        for mutant in pool.imap_unordered(judge, enumerate(found, len(kept))):
+        for mutant in pool.imap_unordered(judge, enumerate(found, 10_000 if kept else 0)):
             done.append(mutant)
             if len(done) % 25 == 0:
                 save(done, host=host())

@@ -42,6 +42,6 @@ def test_a_ring_that_is_not_listed_is_known_by_its_barriers():
 
 
 def test_a_region_is_asked_for_through_temporaries():
-    unit = f"(pipelink_region(((__T1 = self), 2), {fnv1a(b'ready')}UL, __T2));"
+    unit = f"return ((__T1 = self) , (pipelink_region(__T1, {fnv1a(b'ready')}UL, __T2)));"
     (fault,) = slots.unlisted(LOADER, unit, SOURCE, "loader.cu")
     assert fault.code == "PL051"
