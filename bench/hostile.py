@@ -314,7 +314,9 @@ def lines_case(rng: Random, number: int) -> Case:
     text = encode(contract)
     if rng.random() < 0.8:
         text = text.replace(b'"count":"1"', b'"count":"0"').replace(b'"imports"', b'"extent"', 1)
-    return Case("lines", "toy", {name: object_(note(CONTRACT, text), note(kind, encoded(tree)))})
+    return Case(
+        "lines", "toy", {name: object_(note(CONTRACT, text), note(kind, encoded(tree)[: 2 << 20]))}
+    )
 
 
 def encoded(tree: Any) -> bytes:

@@ -72,9 +72,7 @@ def _beside(kernel: Kernel, name: str) -> set[str]:
     return {i.name for i in kernel.instances} if name == manifest.schedule[0] else found
 
 
-def _provider(
-    kernel: Kernel, offered: Offers, free: Sequence[str], row: Row
-) -> str | Diagnostic:
+def _provider(kernel: Kernel, offered: Offers, free: Sequence[str], row: Row) -> str | Diagnostic:
     """The instance that provides an import, or why there is none."""
     instance, index, fact = row
     place = Place(instance.name, "facts", index)

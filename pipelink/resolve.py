@@ -194,9 +194,7 @@ def _value(row: Row, providers: Providers, values: Facts) -> Value:
 
 def _uncomputed(row: Row, error: expression.ExpressionError) -> Diagnostic:
     instance, index, fact = row
-    return Diagnostic(
-        "PL015", f"fact '{fact.name}': {error}", Place(instance.name, "facts", index)
-    )
+    return Diagnostic("PL015", f"fact '{fact.name}': {error}", Place(instance.name, "facts", index))
 
 
 def _stuck(left: list[Row]) -> Diagnostic:

@@ -212,11 +212,12 @@ class View:
             return self.value(instance, claim.amount)
         return 128 if claim.scope == "warpgroup" else 32 * self.own_warps(instance)
 
-    def _warp_claims(self, instance: Instance) -> Iterator[Place]:
+    def _warp_claims(self, instance: Instance) -> Iterator[tuple[Place, Instance, str]]:
         for other in self.role_instances(self.role_of(instance)):
             for index, claim in enumerate(other.contract.claims):
                 if claim.kind == "warps":
-                    yield Place(other.name, "claims", index, f"{claim.amount} warps")
+                    place = Place(other.name, "claims", index, f"{claim.amount} warps")
+                    yield place, other, claim.amount
 
     @cached_property
     def _origins(self) -> dict[tuple[str, str], str]:
@@ -230,7 +231,9 @@ class View:
         while queue and len(found) < MOST_CAUSES:
             reader, name = queue.pop(0)
             if name == ROLE_THREADS:
-                found |= {("", str(p)): p for p in self._warp_claims(reader)}
+                for place, owner, amount in self._warp_claims(reader):
+                    found["", str(place)] = place
+                    queue += [(owner, n) for n in sorted(_names(amount))]
                 continue
             provider = self._origins.get((reader.name, name))
             if provider is None and name in self.extents(reader):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from pipelink.abi import ROLE_THREADS
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
 from pipelink.view import View, who
 
@@ -150,7 +151,7 @@ def barrier_threads(view: View) -> Iterator[Diagnostic]:
                 f"barrier '{claim.name}' of {who(instance)} is for {threads} threads, "
                 f"{'a ' + of if of else ''}its role '{role}' has {have}",
                 Place(instance.name, "claims", index),
-                view.causes(instance, claim.amount),
+                view.causes(instance, claim.amount, ROLE_THREADS),
                 help=f"claim it for {have} threads" if threads > have else "claim whole warps",
             )
 
@@ -177,6 +178,7 @@ def scopes(view: View) -> Iterator[Diagnostic]:
                 f"{title} of {who(instance)} is by warpgroups of 4 warps, its role '{role}' has "
                 f"{view.warps(role)}",
                 place,
+                view.causes(instance, ROLE_THREADS),
                 help="claim whole warpgroups, or let each_warp arrive",
             )
 
