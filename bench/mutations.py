@@ -283,7 +283,7 @@ def refused(mutant: Mutant, step: str, said: str) -> None:
     mutant.outcome = f"refused by {step}"
     mutant.codes = tuple(dict.fromkeys(re.findall(r"error\[(PL\d+)\]", said)))
     mutant.named = names_item(mutant, said)
-    mutant.said = said[:1500]
+    mutant.said = said[:200]
 
 
 def names_item(mutant: Mutant, said: str) -> bool:
