@@ -70,7 +70,7 @@ def verify(
 
 
 def _refused(product: Product, error: InputError) -> InputError:
-    notes = tuple(n for d in error.diagnostics for n in d.notes)
+    notes = tuple(n for d in error.diagnostics for n in (d.message, *d.notes))
     return InputError(
         Diagnostic(
             "PL050",
