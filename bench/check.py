@@ -120,7 +120,7 @@ def notes_alone(data: bytes) -> list[bytes]:
     return [
         found["n_desc"]
         for section in ELFFile(io.BytesIO(data)).iter_sections()
-        if isinstance(section, NoteSection) and section.name == ".note.pipelink"
+        if isinstance(section, NoteSection) and section.name.startswith(".note.pipelink")
         for found in section.iter_notes()
     ]
 

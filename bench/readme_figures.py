@@ -87,6 +87,21 @@ def checks(check: dict[str, Any]) -> str:
     )
 
 
+def campaigns(fuzz: dict[str, Any], mutations: dict[str, Any]) -> str:
+    """What hostile objects and changed contracts came to."""
+    inputs = sum(kind["inputs"] for kind in fuzz["kinds"].values())
+    mutants = mutations["mutants"]
+    refused = sum(m["outcome"].startswith("refused") for m in mutants)
+    same = sum(m["outcome"] == "same kernel" for m in mutants)
+    return (
+        f"Hostile objects: {inputs:,} mutated and random inputs through the reader and, where it takes "
+        f"them, all passes: {len(fuzz['wrong'])} wrong, {fuzz['peak']['peak_mib']:.0f} MiB at most; "
+        f"`{fuzz['command']}`. Changed contracts: of {len(mutants)} mutants {refused} are refused by name, "
+        f"{same} give the same kernel, {len(mutants) - refused - same} are relinked and right on the H200 "
+        "([docs/mutations.md](docs/mutations.md))."
+    )
+
+
 def figures(of: Mapping[str, dict[str, Any]]) -> str:
     """The block, markers and all; `of` are the result files."""
     ffn = of["ffn"]
@@ -98,6 +113,7 @@ def figures(of: Mapping[str, dict[str, Any]]) -> str:
         checked(of["gpu_check"]),
         link_times(of["link"]),
         checks(of["check"]),
+        campaigns(of["fuzz"], of["mutations"]),
     ]
     return "\n\n".join([BEGIN, *lines, END])
 

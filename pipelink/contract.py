@@ -9,7 +9,7 @@ import msgspec
 
 from pipelink import abi, elf
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError
-from pipelink.form import faults, sizes
+from pipelink.form import faults, plainly_small, plainly_small_contract, sizes
 from pipelink.model import Component
 
 _T = TypeVar("_T")
@@ -76,7 +76,7 @@ def contract_text(path: Path) -> bytes:
 def decode_contract(path: Path, text: bytes, lines: abi.Places | None = None) -> abi.Contract:
     """A contract whose parts are what the passes take for granted; `lines` are those of its items."""
     contract = _decode(path, text, abi.Contract)
-    for fault in faults(contract):
+    for fault in faults(contract, small=plainly_small_contract(text)):
         of = getattr(lines, fault.section, ()) if fault.section else ()
         place = FilePlace(of[fault.index] if fault.index < len(of) else str(path))
         message = f"{path}: {fault.message}"
@@ -94,6 +94,9 @@ def _decode(path: Path, text: bytes, kind: type[_T]) -> _T:
 def _sized(path: Path, text: bytes, kind: type[_R]) -> _R:
     """A note beside the contract: nothing in it is too long to be told."""
     record = _decode(path, text, kind)
+    # All lists of symbols are of those that tools write.
+    if plainly_small(text, abi.MAX_FACTS if kind is abi.Symbols else abi.MAX_ITEMS):
+        return record
     for fault in sizes(record):
         raise _refuse("PL003", path, f"{path}: {fault}")
     return record

@@ -4,6 +4,7 @@ are names, that every reference in a contract has its target, and that values ha
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
@@ -35,9 +36,11 @@ class Fault:
     help: str = ""
 
 
-def faults(contract: Contract) -> Iterator[Fault]:
-    """Every fault of a contract. Those of its size come first: the others take time by it."""
-    yield from map(Fault, sizes(contract))
+def faults(contract: Contract, *, small: bool = False) -> Iterator[Fault]:
+    """Every fault of a contract. Those of its size come first: the others take time by it. `small`:
+    its text has been seen to have none of them."""
+    if not small:
+        yield from map(Fault, sizes(contract))
     yield from _names(contract)
     yield from map(Fault, _build(contract))
     yield from _slots(contract)
@@ -75,6 +78,28 @@ def _walk(record: Record) -> Iterator[tuple[str, object]]:
             left += [(name, getattr(value, name)) for name in value.__struct_fields__]
         elif isinstance(value, tuple):
             left += [(field, item) for item in value]
+
+
+def plainly_small(text: bytes, commas: int = abi.MAX_ITEMS) -> bool:
+    """Whether a note's text can have no fault of `sizes`, as most have none: then its records need not
+    be walked. `commas` bound the items of all its lists; numbers are not looked at."""
+    return (
+        text.isascii()
+        and b"\\" not in text
+        and text.decode().isprintable()
+        and text.count(b",") < commas
+        and max(map(len, text.split(b'"'))) <= abi.MAX_TEXT
+    )
+
+
+def plainly_small_contract(text: bytes) -> bool:
+    """The same of a contract, which has expressions, operations and numbers."""
+    return (
+        len(text) < abi.MAX_EXPRESSIONS
+        and plainly_small(text)
+        and text.count(b'"do"') < abi.MAX_OPERATIONS
+        and not re.search(rb"\d{18}", text)
+    )
 
 
 def sizes(record: Record) -> Iterator[str]:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from minimal_elf import CODE, CONTRACT, PLACES, elf, note, object_
 from msgspec.structs import replace
 
-from pipelink import abi, contract
+from pipelink import abi, contract, form
 from pipelink import elf as reader
 from pipelink.abi import (
     Claim,
@@ -21,6 +21,7 @@ from pipelink.abi import (
     Part,
     Port,
     Promise,
+    Requirement,
     Tiling,
 )
 from pipelink.diagnostics import FilePlace, InputError
@@ -321,3 +322,21 @@ def test_the_places_of_a_real_object_are_the_lines_of_its_source(objects):
         file, _, line = place.partition(":")
         source = (ROOT / file).read_text().splitlines()
         assert f'"{fact.name}"' in source[int(line) - 1]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        replace(LOADER, owner="x" * 1025),
+        replace(LOADER, owner="a\tb"),
+        replace(LOADER, owner="a\u202eb"),
+        add(LOADER, "facts", Fact("big", "provides", (1 << 62,))),
+        add(LOADER, "requires", *[Requirement("1", "y")] * 1024),
+        add(LOADER, "requires", *[Requirement("1 + " * 200 + "1", "y")] * 40),
+        change(LOADER, "entries", "run", plays=(Operation("acquire", "out"),) * 256),
+    ],
+)
+def test_what_may_be_too_large_is_looked_at_record_by_record(changed):
+    """The quick look at a note's text lets nothing through that the slow one would name."""
+    assert not form.plainly_small_contract(encode(changed))
+    assert form.plainly_small_contract(encode(LOADER))
