@@ -24,7 +24,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
 from bench.circumstances import circumstances, host  # noqa: E402
+from bench.mutants import Mutant, items, mutants  # noqa: E402
 
 RESULTS = ROOT / "bench/results/mutations.json"
 WORK = ROOT / "build/mutants"
@@ -47,153 +48,6 @@ KERNELS = {
 # Where the object paths of a manifest start from.
 OBJECTS = {"tests/kernels/reverse.kernel.toml": "tests/kernels"}
 HEADERS = ("components/ffn/wgmma.cuh", "tests/kernels/route.cuh")
-
-
-# --- Mutants of a source ------------------------------------------------------------------------
-
-TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|\w+|\s+|//[^\n]*|==|!=|<=|>=|&&|\|\||.', re.DOTALL)
-ITEM = re.compile(r"constexpr (?:auto|int) (\w+)")
-WORDS = {
-    "bf16": ("f16",),
-    "float": ("int",),
-    "int": ("float",),
-    "swizzle_128": ("swizzle_64", "no_swizzle"),
-    "no_swizzle": ("swizzle_128",),
-    "each_warp": ("each_thread", "one_thread"),
-    "each_thread": ("each_warp", "one_thread"),
-    "each_warpgroup": ("each_warp", "one_thread"),
-    "by_copies": ("each_warp", "one_thread"),
-    "async_proxy": ("generic_proxy",),
-    "generic_proxy": ("async_proxy",),
-    "edge_zero": ("edge_undefined",),
-    "edge_undefined": ("edge_zero",),
-    "by_row": ("by_column", "whole"),
-    "by_column": ("by_row", "whole"),
-    "whole": ("by_row",),
-    "provides": ("chooses", "agrees"),
-    "chooses": ("imports",),
-    "agrees": ("provides",),
-    "extent": ("imports",),
-    "promises": ("needs",),
-    "needs": ("promises",),
-    "fill": ("acquire", "commit"),
-    "drain": ("wait", "release"),
-    "wait": ("release",),
-    "release": ("wait",),
-    "min": ("max",),
-    "fragment_out": ("fragment_in",),
-    "fragment_in": ("fragment_out",),
-    "array_out": ("array_in",),
-    "array_in": ("array_out",),
-    "true": ("false",),
-    "false": ("true",),
-}
-SIGNS = {"*": "+", "/": "*", "-": "+", "%": "/", "==": "!=", ">=": ">", "<=": "<", "&&": "||"}
-CHAINED = re.compile(r"\.(?:clipped|per_warp|per_warpgroup|edge_zero|edge_undefined)\(\)")
-
-
-@dataclass
-class Mutant:
-    """One token changed, and what came of it."""
-
-    manifest: str
-    source: str
-    item: str
-    lines: tuple[int, int]
-    kind: str
-    before: str
-    after: str
-    text: str = field(repr=False, default="")
-    outcome: str = ""
-    codes: tuple[str, ...] = ()
-    named: bool = False
-    said: str = ""
-    cubin: str = ""
-    differences: int | None = None
-    run: str = ""
-
-
-def items(text: str) -> Iterator[tuple[str, int, int]]:
-    """(name, start, end) of each statement of a contract, before PIPELINK_COMPONENT."""
-    stop = text.index("PIPELINK_COMPONENT(")
-    for match in ITEM.finditer(text, 0, stop):
-        yield match[1], match.start(), text.index(";", match.end()) + 1
-
-
-def changes(token: str, facts: list[str]) -> Iterator[tuple[str, str]]:
-    """(kind, other token) of a token of a contract."""
-    number = re.fullmatch(r"(\d+)(_n)?", token)
-    if number:
-        value, suffix = int(number[1]), number[2] or ""
-        for other in dict.fromkeys((value + 1, value * 2, value // 2)):
-            if other != value:
-                yield "number", f"{other}{suffix}"
-    elif token.startswith('"'):
-        yield from texts(token[1:-1])
-    elif token in WORDS:
-        yield from (("word", other) for other in WORDS[token])
-    elif token in SIGNS:
-        yield "operator", SIGNS[token]
-    elif token in facts:
-        yield "fact", facts[(facts.index(token) + 1) % len(facts)]
-
-
-def texts(text: str) -> Iterator[tuple[str, str]]:
-    """Other texts: a name with a letter more; each number and name of a layout."""
-    if not re.search(r"[():]", text) or " " in text:
-        yield "name" if re.fullmatch(r"\w+", text) else "text", f'"{text}x"'
-        return
-    for match in re.finditer(r"\d+|[a-z_]+", text):
-        other = str(int(match[0]) * 2) if match[0].isdigit() else "1"
-        yield "layout", f'"{text[: match.start()]}{other}{text[match.end() :]}"'
-
-
-def mutants(manifest: str, source: str) -> Iterator[Mutant]:
-    text = (ROOT / source).read_text()
-    found = list(items(text))
-    facts = [
-        name for name, a, b in found if re.search(r"<\"\w+\"", text[a:b]) and is_fact(text[a:b])
-    ]
-    seen = {text}
-    for name, start, end in found:
-        lines = (text.count("\n", 0, start) + 1, text.count("\n", 0, end) + 1)
-        for at, kind, before, after in edits(text, name, start, end, facts):
-            changed = text[:at] + after + text[at + len(before) :]
-            if changed not in seen:
-                seen.add(changed)
-                yield Mutant(manifest, source, name, lines, kind, before, after, changed)
-
-
-def is_fact(statement: str) -> bool:
-    kinds = r"pl::(?:provides|chooses|imports|imports_or|derives)<"
-    return re.search(kinds, statement) is not None
-
-
-def edits(
-    text: str, name: str, start: int, end: int, facts: list[str]
-) -> Iterator[tuple[int, str, str, str]]:
-    """(offset, kind, before, after) of each change of a statement."""
-    head = ITEM.match(text, start)
-    assert head is not None
-    if name == "contract":
-        yield from dropped(text, start, end)
-        return
-    for token in TOKEN.finditer(text, head.end(), end):
-        if token[0].startswith("//") or token[0].isspace() or token[0] == name:
-            continue
-        for kind, other in changes(token[0], facts):
-            yield token.start(), kind, token[0], other
-    for chained in CHAINED.finditer(text, start, end):
-        yield chained.start(), "word", chained[0], ""
-
-
-def dropped(text: str, start: int, end: int) -> Iterator[tuple[int, str, str, str]]:
-    """Each item left out of the contract's list, and its texts changed."""
-    listed = text.index("(", start)
-    for token in re.finditer(r'"(\w+)"', text[start:listed]):
-        yield start + token.start(), "name", token[0], f'"{token[1]}x"'
-    for token in re.finditer(r"\b(\w+),\s*", text[listed:end]):
-        yield listed + token.start(), "dropped", token[0], ""
 
 
 # --- Building and judging one -------------------------------------------------------------------
@@ -357,6 +211,7 @@ def originals() -> None:
 
 def make(only: list[str]) -> None:
     shutil.rmtree(WORK, ignore_errors=True)
+    RESULTS.unlink(missing_ok=True)
     originals()
     found = [
         mutant
@@ -406,7 +261,7 @@ def save(done: list[Mutant], **circumstances: Any) -> None:
         row.pop("text")
         rows.append(row)
     before = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
-    kept = {key: before[key] for key in ("host",) if key in before}
+    kept = {key: before[key] for key in ("host", "device") if key in before}
     text = json.dumps({**kept, **circumstances, "mutants": rows}, indent=1)
     RESULTS.write_text(text + "\n")
 
@@ -450,7 +305,9 @@ def run() -> None:
     while waiting:
         names = [m.cubin for m in waiting]
         process = subprocess.Popen(
-            [sys.executable, __file__, "device", *names], stdout=subprocess.PIPE, text=True
+            [sys.executable, str(ROOT / "bench/mutants_device.py"), *names],
+            stdout=subprocess.PIPE,
+            text=True,
         )
         answered = read_answers(process)
         for mutant, answer in zip(waiting, answered, strict=False):
@@ -485,92 +342,6 @@ def read_answers(process: Any) -> list[str]:
             process.wait()
             return answers
         answers.append(line.strip())
-
-
-def device(cubins: list[str]) -> None:
-    import torch
-
-    import pipelink
-
-    torch.backends.cuda.matmul.allow_tf32 = False
-    for cubin in cubins:
-        path = ROOT / cubin
-        name = path.stem.rpartition("_")[0]
-        try:
-            kernel = pipelink.load(path)
-            facts = json.loads(path.with_suffix(".json").read_text())["facts"]
-            answer = REFERENCES[name](torch, kernel, facts)
-        except (pipelink.launch.LoadError, pipelink.launch.LaunchError) as error:
-            answer = f"refused by the loader: {error}"
-        except RuntimeError as error:
-            print(f"fault: {str(error).splitlines()[0]}", flush=True)
-            os._exit(0)
-        print(answer.replace("\n", " "), flush=True)
-
-
-def close(torch: Any, out: Any, wanted: Any, limit: float) -> str:
-    if not torch.isfinite(out.float()).all():
-        return "unwritten"
-    error = ((out.float() - wanted).norm() / wanted.norm()).item()
-    return "right" if error <= limit else f"wrong: error {error:.1e}"
-
-
-def check_ffn(torch: Any, kernel: Any, facts: dict[str, Any]) -> str:
-    from components.ffn.reference import reference
-
-    shapes = {a.name: a.shape for a in kernel.metadata.arguments}
-    hidden, width = 5120, 25600
-    if tuple(shapes["w_gate"]) != (width, hidden) or tuple(shapes["x"])[1] != hidden:
-        return f"wrong: shapes {shapes}"
-    for m in (1, 129, 300):
-        x = torch.randn(m, hidden, device="cuda").bfloat16()
-        gate, up = ((torch.randn(width, hidden, device="cuda") / 72).bfloat16() for _ in range(2))
-        out = torch.full((m, width), float("nan"), device="cuda", dtype=torch.bfloat16)
-        kernel(x, gate, up, out)
-        torch.cuda.synchronize()
-        answer = close(torch, out, reference(x, gate, up), 1e-2)
-        if answer != "right":
-            return f"{answer} at m = {m}"
-    return "right"
-
-
-def check_lines(torch: Any, kernel: Any, n: int, wanted: Any) -> str:
-    x = torch.randn(n, device="cuda")
-    y = torch.full((n,), float("nan"), device="cuda")
-    kernel(x, y)
-    torch.cuda.synchronize()
-    return "right" if torch.equal(y, wanted(x)) else f"wrong at n = {n}"
-
-
-def mirrored(torch: Any, x: Any, width: int) -> Any:
-    padded = torch.nn.functional.pad(x, (0, -len(x) % width))
-    return padded.view(-1, width).flip(1).reshape(-1)[: len(x)]
-
-
-def check_hand_over(torch: Any, kernel: Any, facts: dict[str, Any]) -> str:
-    """As the facts say: what the writer did to the values is undone by the reader's factor."""
-    scale = {"half": 0.5, "whole": 1.0}[facts["write.scale"]]
-    scale *= (-1 if facts["write.negative"] else 1) * facts["read.factor"]
-    offset = float(facts["read.offset"])
-    for n in (1, 128, 1000, 100_000):
-        answer = check_lines(
-            torch, kernel, n, lambda x: mirrored(torch, x, facts["read.lanes"]) * scale + offset
-        )
-        if answer != "right":
-            return answer
-    return "right"
-
-
-def check_reverse(torch: Any, kernel: Any, facts: dict[str, Any]) -> str:
-    size = next(v for k, v in facts.items() if k.endswith(".tile_size"))
-    for n in (1, 128, 1000, 100_000):
-        answer = check_lines(torch, kernel, n, lambda x: mirrored(torch, x, size))
-        if answer != "right":
-            return answer
-    return "right"
-
-
-REFERENCES = {"ffn": check_ffn, "hand_over": check_hand_over, "reverse": check_reverse}
 
 
 # --- The table ----------------------------------------------------------------------------------
@@ -644,7 +415,7 @@ def _details(done: list[Mutant], data: dict[str, Any]) -> Iterator[str]:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("call", choices=("make", "again", "run", "table", "device", "list"))
+    parser.add_argument("call", choices=("make", "again", "run", "table", "list"))
     parser.add_argument("names", nargs="*")
     args = parser.parse_args()
     if args.call == "make":
@@ -655,8 +426,6 @@ def main() -> int:
         run()
     elif args.call == "table":
         table()
-    elif args.call == "device":
-        device(args.names)
     elif args.call == "list":
         for manifest, sources in KERNELS.items():
             for source in sources:
