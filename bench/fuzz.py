@@ -294,12 +294,12 @@ def main() -> int:
             verdict = judge(Path(folder), make(args.seed, kind, int(number)), kind, int(number))
         print(verdict._replace(trace=""), verdict.trace, sep="\n")
         return int(verdict.wrong)
-    begin, tally = time.monotonic(), Tally()
+    begin, about, tally = time.monotonic(), circumstances(args.seed), Tally()
     counts = {k: round(n * args.scale) for k, n in COUNTS.items() if args.only in (None, k)}
     for verdict in campaign(args.seed, counts, args.jobs):
         tally.add(verdict)
     table(tally)
-    result = circumstances(args.seed) | {
+    result = about | {
         "wall_s": round(time.monotonic() - begin),
         "kinds": tally.kinds(),
         "slowest_in_reader": [said(v) for v in tally.read],
