@@ -22,6 +22,7 @@ from hostile import Case, Kernel
 
 from pipelink import contract, driver, expression
 from pipelink.diagnostics import Diagnostic, InputError
+from pipelink.form import sizes
 from pipelink.model import Plan
 from pipelink.render import render
 from pipelink.report.diagnostics import as_json, as_text
@@ -111,6 +112,8 @@ def run(folder: Path, case: Case, clock: Clock) -> tuple[str, str]:
         clock.read_s, stage = clock.now(), "passes"
         if case.name in INSPECTED:
             print_contract(found[0].contract, io.StringIO())
+            if list(sizes(found[0].contract)):
+                raise Unsound("a contract out of bounds")
         plan = driver.plan(driver.read(manifest, driver.Sources(objects)))
         sound(plan, driver.encode_plan(plan), render(plan), folder)
     except InputError as error:
