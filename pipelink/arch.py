@@ -47,8 +47,6 @@ class Arch:
         return min(self.shared_per_block, share)
 
 
-_HOPPER = {"shared_per_block": 232_448, "shared_per_sm": 233_472}
-
 ARCHES = {
     a.name: a
     for a in (
@@ -63,9 +61,9 @@ ARCHES = {
             fp8_convert=False,
             reserved_shared=0,
         ),
-        Arch("sm_90a", (9, 0), **_HOPPER),
-        Arch("sm_100a", (10, 0), **_HOPPER, tensor_columns=512),
-        Arch("sm_103a", (10, 3), **_HOPPER, tensor_columns=512),
+        Arch("sm_90a", (9, 0), 232_448, 233_472),
+        Arch("sm_100a", (10, 0), 232_448, 233_472, tensor_columns=512),
+        Arch("sm_103a", (10, 3), 232_448, 233_472, tensor_columns=512),
         Arch("sm_120a", (12, 0), 101_376, 102_400, warps_per_sm=48, blocks_per_sm=24),
     )
 }
