@@ -3,6 +3,7 @@
 A fragment's layout has two modes, (thread, value), and maps each pair to row + rows * column. A part
 of a stage has a mode for each side, and maps an element to its place in the stage. Two layouts are
 the same if they are the same map: modes are compared coalesced, in whatever nesting they are written.
+The algebra on layouts is that of the package tensor_layouts.
 """
 
 from __future__ import annotations
@@ -12,6 +13,9 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import tensor_layouts as algebra  # type: ignore[import-untyped]
 
 from pipelink import expression
 from pipelink.abi import Value
@@ -41,6 +45,32 @@ class Layout:
     @property
     def value_count(self) -> int:
         return self.sizes[1]
+
+    @property
+    def map(self) -> Any:
+        """The layout as tensor_layouts has it, a mode for each mode."""
+        shape = tuple(tuple(size for size, _ in mode) or 1 for mode in self.modes)
+        stride = tuple(tuple(stride for _, stride in mode) or 0 for mode in self.modes)
+        return algebra.Layout(shape, stride)
+
+    def steps(self, mode: int) -> list[int]:
+        """What each coordinate of a mode adds to the place."""
+        found = [0]
+        for size, stride in self.modes[mode]:
+            found = [start + n * stride for n in range(size) for start in found]
+        return found
+
+
+def compose(outer: Layout, inner: Layout) -> Layout | None:
+    """inner, then outer. None where the algebra has no layout for it: where strides of the one don't
+    divide sizes of the other, or modes of the one together pass the end of a mode of the other."""
+    try:
+        made = algebra.compose(outer.map, inner.map)
+    except algebra.LayoutError:
+        return None
+    text = f"{made.shape}:{made.stride}".replace(" ", "")
+    modes = [list(_flat(*pair, text)) for pair in zip(made.shape, made.stride, strict=True)]
+    return Layout(tuple(map(_coalesced, modes)), inner.sizes, text)
 
 
 def concrete(layout: str, facts: Mapping[str, Value]) -> str:
@@ -120,12 +150,9 @@ def _flat(shape: object, stride: object, text: str) -> Iterator[tuple[int, int]]
 
 def _coalesced(mode: list[tuple[int, int]]) -> Mode:
     """The fewest (size, stride) of the same map."""
-    result: list[tuple[int, int]] = []
-    for size, stride in mode:
-        if size == 1:
-            continue
-        if result and result[-1][0] * result[-1][1] == stride:
-            result[-1] = (result[-1][0] * size, result[-1][1])
-        else:
-            result.append((size, stride))
-    return tuple(result)
+    shape, stride = (tuple(pair[side] for pair in mode) for side in (0, 1))
+    flat = algebra.coalesce(algebra.Layout(shape, stride))
+    if flat.shape == 1:
+        return ()
+    sizes, strides = algebra.as_tuple(flat.shape), algebra.as_tuple(flat.stride)
+    return tuple(zip(sizes, strides, strict=True))
