@@ -91,3 +91,34 @@ def _half(transposed, lane, half):
     """The row and column of a matrix that a lane has as one half of its register."""
     row, column = lane // 4, lane % 4 * 2 + half
     return (column, row) if transposed else (row, column)
+
+
+def shuffled(shuffle, registers):
+    """What each thread has after a shuffle; `registers` are [thread][word]."""
+    result = []
+    for first in range(0, len(registers), LANES):
+        warp = range(first, first + LANES)
+        sent = [[word(w, registers[t]) for w in shuffle.packed] for t in warp]
+        for lane in range(LANES):
+            _swap(shuffle.before, lane, sent[lane])
+        got = [[] for _ in range(LANES)]
+        for step in shuffle.rounds:
+            for lane in range(LANES):
+                terms = shuffle.lanes[step.base] if step.base >= 0 else None
+                base = lane if terms is None else sum(term(t, lane) for t in terms)
+                got[lane].append(sent[base ^ step.xor][step.word])
+        for lane in range(LANES):
+            _swap(shuffle.after, lane, got[lane])
+            for choice in shuffle.choices:
+                for number, lanes in choice.others:
+                    if int(lanes.rstrip("u"), 16) >> lane & 1:
+                        got[lane][choice.rounds[0]] = got[lane][number]
+            result.append([word(w, got[lane]) for w in shuffle.words])
+    return result
+
+
+def _swap(swaps, lane, array):
+    for swap in swaps:
+        if swap.lanes >> lane & 1:
+            for a, b in swap.pairs:
+                array[a], array[b] = array[b], array[a]

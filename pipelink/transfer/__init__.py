@@ -1,6 +1,8 @@
 """Transfers between registers and shared memory, and between registers: which instructions each
 thread executes. All of it is pure; templates/transfer.j2 prints what is decided here."""
 
+from pipelink.transfer.converting import convert
+from pipelink.transfer.exchanging import exchange
 from pipelink.transfer.moves import load, store
 from pipelink.transfer.places import Refused
 from pipelink.transfer.records import (
@@ -26,6 +28,8 @@ __all__ = [
     "Shuffle",
     "Staged",
     "Tile",
+    "convert",
+    "exchange",
     "load",
     "store",
 ]

@@ -13,6 +13,9 @@ from pipelink.abi import ELEMENT_BYTES, Record
 from pipelink.layout import Layout
 
 WORD = 4
+# Costs are quarters of a cycle of a multiprocessor, which issues four instructions in one. Shared
+# memory and shuffles take one warp at a time, selecting bytes or words two.
+ISSUE, SELECT, WAVEFRONT = 1, 2, 4
 SWIZZLE_ALIGN = {128: 1024, 64: 512, 32: 256, 0: 128}
 
 
@@ -138,6 +141,11 @@ class Moves(Record, frozen=True):
     def transposed(self) -> bool:
         return self.instruction.endswith(".trans")
 
+    @property
+    def wide(self) -> bool:
+        """Whether each access moves as much as an access can."""
+        return all(access.bytes == 16 for access in self.accesses)
+
     def function(self, access: Access) -> str:
         """The access's function in transfer.cuh."""
         name = self.instruction.partition(" ")[0]
@@ -149,13 +157,14 @@ class Moves(Record, frozen=True):
 
     @property
     def cost(self) -> int:
-        """Issue slots and wavefronts of a warp, with what makes words and addresses."""
+        """What a warp takes, with what makes words and addresses."""
         made = [w for a in self.accesses for w in a.words] if self.direction == "store" else []
         made += self.assembled
         picks = sum(len(w.selectors) + bool(w.shift) for w in made)
         xors = len({(a.base, a.xor) for a in self.accesses if a.xor})
         addresses = sum(2 * len(b.terms) + 2 * bool(b.swizzle) for b in self.bases)
-        return self.wavefronts + len(self.accesses) + picks + xors + addresses
+        issued = len(self.accesses) + xors + addresses
+        return WAVEFRONT * self.wavefronts + ISSUE * issued + SELECT * picks
 
 
 class InPlace(Record, frozen=True, tag="in_place"):
@@ -220,10 +229,12 @@ class Shuffle(Record, frozen=True, tag="shuffle"):
 
     @property
     def cost(self) -> int:
-        swaps = sum(2 * len(s.pairs) + 1 for s in (*self.before, *self.after))
-        picks = sum(len(w.selectors) for w in (*self.packed, *self.words))
-        chosen = sum(2 * len(c.others) for c in self.choices)
-        return 2 * self.shuffles + swaps + picks + chosen
+        """What a warp takes."""
+        selects = sum(2 * len(s.pairs) for s in (*self.before, *self.after))
+        selects += sum(len(w.selectors) for w in (*self.packed, *self.words))
+        selects += sum(len(c.others) for c in self.choices)
+        sets = len({*self.before, *self.after}) + sum(len(c.others) for c in self.choices)
+        return (WAVEFRONT + ISSUE) * self.shuffles + SELECT * selects + ISSUE * sets
 
 
 class Staged(Record, frozen=True, tag="staged"):
