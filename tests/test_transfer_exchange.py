@@ -8,7 +8,9 @@ from hypothesis import strategies as st
 from test_transfer_moves import HOPPER, element_of, sizes, words_of, written
 from transfer_machine import execute, shuffled, word
 
-from pipelink.transfer import Fragment, InPlace, Permute, Refused, Shuffle, Staged, exchange
+from pipelink.transfer.exchanging import exchange
+from pipelink.transfer.places import Refused
+from pipelink.transfer.records import Fragment, InPlace, Permute, Shuffle, Staged
 
 ACCUMULATOR = "((4,8,4),(2,2,{n})):((128,1,16),(64,8,512))"
 

@@ -12,7 +12,9 @@ from transfer_machine import address, execute, swizzle
 from pipelink.abi import ELEMENT_BYTES
 from pipelink.arch import ARCHES
 from pipelink.layout import parse
-from pipelink.transfer import Fragment, Refused, Tile, load, store
+from pipelink.transfer.moves import load, store
+from pipelink.transfer.places import Refused
+from pipelink.transfer.records import Fragment, Tile
 
 HOPPER, AMPERE = ARCHES["sm_90a"], ARCHES["sm_80"]
 
