@@ -71,8 +71,12 @@ ELEMENT_TYPES = {
 Value = bool | int | str
 FactType = Literal["int", "bool", "text", "element", "layout"]
 # Who arrives at a barrier: one thread of the role, one of each warp or warpgroup, or each; `copies`
-# is one thread that announces bytes, which bulk copies deliver.
-Arriver = Literal["", "copies", "one_thread", "each_warp", "each_warpgroup", "each_thread"]
+# is one thread that announces bytes, which bulk copies deliver; `step` is the glue, around the step.
+Arriver = Literal["", "copies", "step", "one_thread", "each_warp", "each_warpgroup", "each_thread"]
+
+
+# Kinds of claims that the link gives a position, by their name as a slot.
+PLACED = ("shared", "barrier", "mbarrier", "tensor_columns")
 
 
 class Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -125,14 +129,17 @@ class SharedType(Record, frozen=True):
 
 
 class Claim(Record, frozen=True):
-    """A need for a shared resource; `amount` is bytes, threads, mbarriers, warps or registers.
+    """A need for a shared resource; `amount` is bytes, threads, mbarriers, columns, warps
+    or registers.
 
     `count` is how many barriers of consecutive ids. `scope` says for whom one is: with "warp" each
     warp of the role has its own. `during` names the entries in which it is used; empty is always.
     """
 
     name: str
-    kind: Literal["shared", "barrier", "mbarrier", "warps", "registers", "stack"]
+    kind: Literal[
+        "shared", "barrier", "mbarrier", "tensor_columns", "warps", "registers", "stack"
+    ]
     amount: str
     align: int = 16
     fixed: int | None = None

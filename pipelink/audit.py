@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pipelink import abi, elf, machine
 from pipelink.arch import ARCHES
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, ToolError, checkpoint
-from pipelink.model import Plan
+from pipelink.model import Plan, Sync
 
 # Log codes of these hundreds mean that the composition broke: setmaxnreg ignored (C7504 to C7509),
 # wgmma serialised (C7510), C7602.
@@ -105,7 +105,7 @@ def _resources(plan: Plan, found: elf.Cubin, facts: Audited) -> Iterator[str]:
     if facts.registers > launch:
         yield f"it uses {facts.registers} registers a thread, a launch has {launch}"
     allocated = -(-facts.registers // 8) * 8
-    if any(role.registers for role in plan.roles) and allocated < launch:
+    if any(r.registers for p in plan.phases for r in p.roles) and allocated < launch:
         yield f"it launches with {allocated} registers a thread, the roles share {launch}"
 
 
@@ -118,7 +118,7 @@ def _barrier_count(plan: Plan, facts: Audited) -> Iterator[str]:
 
 def _code(plan: Plan, uses: machine.Uses) -> Iterator[str]:
     """What the code does with barriers and registers, and the plan does not say."""
-    planned = tuple(sorted(r.registers for r in plan.roles if r.registers))
+    planned = tuple(sorted(r.registers for p in plan.phases for r in p.roles if r.registers))
     if uses.registers != planned:
         yield f"it sets registers {_listing(uses.registers)}, the roles have {_listing(planned)}"
     planned_barriers = {(b.id + n, b.threads) for b in plan.barriers for n in range(b.count)}
@@ -127,12 +127,20 @@ def _code(plan: Plan, uses: machine.Uses) -> Iterator[str]:
             f"it uses named barrier {number} for {threads or 'all'} threads, which no contract claims "
             f"({_claimed(plan)}); use claims_barrier"
         )
-    whole = uses.barriers.count((0, 0)) - bool(plan.mbarriers)
+    whole = uses.barriers.count((0, 0)) - _whole_block(plan)
     if whole > 0 and len(plan.roles) > 1:
         yield (
             f"it has {whole} __syncthreads() in a kernel of {len(plan.roles)} roles, "
             "where it waits for threads that never come; use claims_barrier"
         )
+
+
+def _whole_block(plan: Plan) -> int:
+    """How often the glue has all threads of the block wait."""
+    steps = [s for p in plan.phases for r in p.roles for s in r.steps]
+    inside = sum(isinstance(s, Sync) and s.scope == "block" for s in steps)
+    around = bool(plan.mbarriers or plan.allocated_columns) + bool(plan.allocated_columns)
+    return around + len(plan.phases) - 1 + inside
 
 
 def _claimed(plan: Plan) -> str:

@@ -103,6 +103,9 @@ CODES = {
     "PL048": "an inline function with two bodies",
     "PL050": "the control can't be built",
     "PL051": "an item that the contract does not list",
+    "PL052": "tensor memory",
+    "PL053": "a transfer that can't be",
+    "PL054": "facts that are left to the link",
 }
 
 

@@ -129,6 +129,7 @@ CLAIMS: Mapping[str, Verdict] = {
     "shared": PLACED,
     "mbarrier": PLACED,
     "barrier": NUMBERED,
+    "tensor_columns": NUMBERED,
     "warps": ROLE,
     "registers": relink("its role gets the most that a step claims, and all must still fit"),
     "stack": compatible("only the audit reads it"),

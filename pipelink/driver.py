@@ -100,6 +100,14 @@ def _one_object_a_name(components: dict[str, Component]) -> list[Diagnostic]:
 
 def plan(kernel: Kernel) -> Plan:
     """resolve, check, place: all decisions, or all errors."""
+    if kernel.manifest.free or kernel.manifest.most:
+        from pipelink.choose import choose
+
+        return choose(kernel, _planned)
+    return _planned(kernel)
+
+
+def _planned(kernel: Kernel) -> Plan:
     facts, listing = resolve(kernel)
     view = View(kernel, facts, listing)
     remarks = check(view)
@@ -235,7 +243,7 @@ def metadata(product: Product) -> bytes:
         "threads": plan_.threads,
         "shared_bytes": plan_.shared_bytes,
         "registers": product.audited.registers,
-        "grid": {"kind": "persistent", "blocks_per_sm": 1},
+        "grid": {"kind": "persistent", "blocks_per_sm": plan_.blocks_per_sm},
         "facts": {f"{f.instance}.{f.name}": f.value for f in plan_.facts},
         "arguments": plan_.arguments,
         "parameters": [_parameter(p) for p in plan_.parameters],

@@ -53,7 +53,7 @@ def faults(contract: Contract, *, small: bool = False) -> Iterator[Fault]:
         yield from _of("ports", index, _copies(boxes, port))
     known = {"tile", *(f.name for f in contract.facts if f.kind == "extent")}
     known |= {p.name for p in contract.ports}
-    ends = {p.name: p.direction for p in contract.ports if p.space == "shared"}
+    ends = {p.name: p.direction for p in contract.ports if p.space == "shared" and p.by != "step"}
     for index, entry in enumerate(contract.entries):
         yield from _arguments(known, entry, index)
         yield from _of("entries", index, _entry(ends, entry))
@@ -193,7 +193,7 @@ def _slots(contract: Contract) -> Iterator[Fault]:
         if fact.name == abi.ROLE_THREADS:
             yield Fault(f"'{fact.name}' is no name of a fact: it is the role's threads", "facts", index)
     for index, claim in enumerate(contract.claims):
-        if claim.kind in ("shared", "barrier", "mbarrier") and claim.name in facts:
+        if claim.kind in abi.PLACED and claim.name in facts:
             yield Fault(f"'{claim.name}' is a fact and a claim", "claims", index)
         if claim.kind == "barrier":
             taken.add(f"{claim.name}.threads")
@@ -247,7 +247,7 @@ def _claim(claim: Claim, entries: Collection[str]) -> Iterator[str]:
     for name in claim.during:
         if name not in entries:
             yield f"claim '{claim.name}' lives during '{name[:80]}', which is no entry"
-    if claim.kind == "mbarrier" and not claim.arrivals and not claim.by:
+    if claim.kind == "mbarrier" and not claim.arrivals and claim.by in ("", "step"):
         yield f"claim '{claim.name}' says nothing of who arrives"
 
 
@@ -269,6 +269,9 @@ def _port(port: Port) -> Iterator[str]:
             yield f"'{tile.name}' has {sides} sides: {abi.MAX_SIDES} at most, and a part has one"
     if port.space == "shared" and not port.by and not port.arrivals:
         yield f"port '{port.name}' says nothing of who arrives"
+    if port.space == "shared" and (port.by == "step") == bool(port.stages):
+        has = "has stages" if port.stages else "has no stages"
+        yield f"port '{port.name}' {has}: a ring has some, a tile that the glue hands over none"
     if port.covers and len(port.covers) != len(port.shape):
         yield (
             f"port '{port.name}' covers {len(port.covers)} sides of a tensor that has "

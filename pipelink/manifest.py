@@ -13,24 +13,33 @@ from pipelink.abi import IDENTIFIER, Value
 from pipelink.arch import ARCHES
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
 from pipelink.launch import LARGEST_EXTENT
-from pipelink.model import InstanceSpec, Manifest, RoleSpec
+from pipelink.model import ChannelSpec, InstanceSpec, Manifest, PhaseSpec, RoleSpec
 
 _TOP = (
     "extends",
     "kernel",
     "target",
     "schedule",
+    "blocks_per_sm",
     "facts",
     "extents",
     "instances",
     "roles",
+    "phases",
     "channels",
+    "free",
     "parameters",
 )
 _EXTENT = ("least", "most")
 _INSTANCE = ("object", "facts", "imports")
 _ROLE = ("name", "steps")
-_CHANNEL = ("from", "to")
+_PHASE = ("name", "schedule", "roles")
+_CHANNEL = ("from", "to", "stages", "rounding")
+_FREE = ("facts", "most")
+ROUNDINGS = ("nearest", "toward_zero")
+MOST_COUNT = 32
+# The phase of a manifest that has no [[phases]].
+ONLY_PHASE = "tiles"
 # Names of parameters that a call could not be told apart from its own.
 _TAKEN = {
     "stream": "a call passes its stream by this name",
@@ -201,6 +210,7 @@ def read_manifest(path: Path) -> Manifest:
     reader = _Reader(path)
     reader.keys(table, _TOP, "the manifest")
     instances = reader.get(table, "instances", Table, "the manifest")
+    free = _table_of(reader, table, "free", _FREE)
     if table.get("instances") == {}:
         reader.fault("[instances] is empty", "instances", "a kernel is made of instances")
     manifest = Manifest(
@@ -211,9 +221,11 @@ def read_manifest(path: Path) -> Manifest:
         facts=_facts(reader, table.get("facts", {}), "[facts]"),
         extents=_extents(reader, table.get("extents", Table({}, {}))),
         instances=tuple(_instances(reader, instances, base)),
-        roles=tuple(_roles(reader, reader.get(table, "roles", list, "the manifest"))),
+        phases=tuple(_phases(reader, table)),
         channels=tuple(_channels(reader, table.get("channels", []))),
-        schedule=reader.pair(reader.get(table, "schedule", str, "the manifest"), "schedule"),
+        blocks_per_sm=_count(reader, table, "blocks_per_sm", "the manifest"),
+        free=_facts_named(reader, _texts(reader, free, "facts", "[free]")),
+        most=_texts(reader, free, "most", "[free]"),
         parameters=_parameters(reader, reader.get(table, "parameters", Table, "the manifest")),
     )
     _references(reader, manifest, tuple(instances))
@@ -323,6 +335,43 @@ def _imports(reader: _Reader, table: Any, where: str) -> dict[str, str]:
     return {name: value for name, value in table.items() if isinstance(value, str)}
 
 
+def _phases(reader: _Reader, table: Table) -> Iterable[PhaseSpec]:
+    """A manifest has [[phases]], or [[roles]] and a schedule, which are its only phase."""
+    if "phases" not in table:
+        roles = tuple(_roles(reader, reader.get(table, "roles", list, "the manifest")))
+        schedule = reader.pair(reader.get(table, "schedule", str, "the manifest"), "schedule")
+        yield PhaseSpec(ONLY_PHASE, roles, schedule)
+        return
+    for key in ("roles", "schedule"):
+        if key in table:
+            help_ = f"write each phase's own {key} in [[phases]]"
+            files = (table.files[key],)
+            reader.fault(f"a manifest with [[phases]] has no '{key}' beside", key, help_, files=files)
+    seen = set()
+    for row in reader.tables(reader.get(table, "phases", list, "the manifest"), "[[phases]]"):
+        reader.keys(row, _PHASE, "[[phases]]")
+        name = _identifier(reader, reader.get(row, "name", str, "[[phases]]"), "phase")
+        if name in seen:
+            reader.fault(f"phase '{name}' stands twice", "phases")
+        seen.add(name)
+        where = f"phase '{name}'"
+        own = reader.pair(row["schedule"], where) if "schedule" in row else None
+        roles = tuple(_roles_of(reader, reader.get(row, "roles", Table, where), where))
+        yield PhaseSpec(name, roles, own)
+
+
+def _roles_of(reader: _Reader, table: Table, where: str) -> Iterable[RoleSpec]:
+    """The roles of a phase: a table of names to steps."""
+    if not table:
+        reader.fault(f"{where} has no role", "phases")
+    for name, steps in table.items():
+        _identifier(reader, name, "role")
+        if not isinstance(steps, list) or not steps:
+            reader.fault(f"role '{name}' of {where} is no array of steps", name)
+            continue
+        yield RoleSpec(name, tuple(reader.pair(step, f"role '{name}'") for step in steps))
+
+
 def _roles(reader: _Reader, rows: list[Any]) -> Iterable[RoleSpec]:
     seen = set()
     for row in reader.tables(rows, "[[roles]]"):
@@ -337,13 +386,53 @@ def _roles(reader: _Reader, rows: list[Any]) -> Iterable[RoleSpec]:
         yield RoleSpec(name, tuple(reader.pair(step, f"role '{name}'") for step in steps))
 
 
-def _channels(reader: _Reader, rows: Any) -> Iterable[tuple[str, str]]:
+def _channels(reader: _Reader, rows: Any) -> Iterable[ChannelSpec]:
+    """`to` may name several ports, which all take what the one hands over."""
     for row in reader.tables(rows, "[[channels]]"):
         reader.keys(row, _CHANNEL, "[[channels]]")
-        ends = [reader.get(row, key, str, "[[channels]]") for key in _CHANNEL]
-        for end in ends:
+        source = reader.get(row, "from", str, "[[channels]]")
+        several = isinstance(row.get("to"), list)
+        targets = row["to"] if several else [reader.get(row, "to", str, "[[channels]]")]
+        stages = _count(reader, row, "stages", "[[channels]]")
+        rounding = row.get("rounding", "")
+        if rounding not in ("", *ROUNDINGS):
+            help_ = f"roundings: {', '.join(ROUNDINGS)}"
+            reader.fault(f"unknown rounding {rounding!r} in [[channels]]", "rounding", help_)
+        for end in (source, *targets):
             reader.pair(end, "[[channels]]")
-        yield (ends[0], ends[1])
+        for target in targets:
+            yield ChannelSpec(source, str(target), stages, str(rounding))
+
+
+def _count(reader: _Reader, table: Table, key: str, where: str) -> int:
+    """A whole number from 1 on; 1 if it is left out."""
+    value = table.get(key, 1)
+    if type(value) is int and 1 <= value <= MOST_COUNT:
+        return value
+    files = (table.files[key],)
+    reader.fault(f"'{key}' of {where} is no number from 1 to {MOST_COUNT}", key, files=files)
+    return 1
+
+
+def _table_of(reader: _Reader, table: Table, key: str, known: tuple[str, ...]) -> Table:
+    found = table.get(key, Table({}, {}))
+    if not isinstance(found, Table):
+        reader.fault(f"[{key}] is no table", key)
+        return Table({}, {})
+    reader.keys(found, known, f"[{key}]")
+    return found
+
+
+def _texts(reader: _Reader, table: Table, key: str, where: str) -> tuple[str, ...]:
+    rows = table.get(key, [])
+    if isinstance(rows, list) and all(isinstance(row, str) for row in rows):
+        return tuple(rows)
+    reader.fault(f"'{key}' of {where} is no array of texts", key, files=(table.files[key],))
+    return ()
+
+
+def _facts_named(reader: _Reader, names: tuple[str, ...]) -> tuple[str, ...]:
+    return tuple(name for name in names if all(reader.pair(name, "'facts' of [free]")))
 
 
 def _parameters(reader: _Reader, table: Table) -> dict[str, tuple[str, ...]]:
@@ -371,14 +460,17 @@ def _references(reader: _Reader, manifest: Manifest, known: tuple[str, ...]) -> 
         return
     uses = [(instance, f"role '{r.name}'") for r in manifest.roles for instance, _ in r.steps]
     uses += [
-        (end.split(".")[0], "[[channels]]") for channel in manifest.channels for end in channel
+        (end.split(".")[0], "[[channels]]")
+        for channel in manifest.channels
+        for end in channel.ends
     ]
     uses += [
         (p.split(".")[0], f"parameter '{n}'")
         for n, ports in manifest.parameters.items()
         for p in ports
     ]
-    uses += [(manifest.schedule[0], "schedule")]
+    uses += [(instance, "schedule") for instance, _ in manifest.schedules]
+    uses += [(fact.split(".")[0], "[free]") for fact in manifest.free]
     for name, where in uses:
         if name and name not in known:
             help_ = _nearest(name, sorted(known), "instances")

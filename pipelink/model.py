@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Literal
 
 from pipelink.abi import NOTE_VERSION, Contract, Places, Record, Symbols, Value
+from pipelink.transfer.records import Conversion, Moves, Permute, Shuffle
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,31 @@ class RoleSpec:
 
 
 @dataclass(frozen=True)
+class PhaseSpec:
+    """Roles that run side by side: their steps once, or once for every tile of a schedule. A phase
+    begins when all threads of the block have ended the one before."""
+
+    name: str
+    roles: tuple[RoleSpec, ...]
+    schedule: tuple[str, str] | None = None
+
+
+@dataclass(frozen=True)
+class ChannelSpec:
+    """A connection of two ports. `stages` are those of a tile that the glue hands to another role;
+    `rounding` is how elements are converted where the ports' types differ."""
+
+    source: str
+    target: str
+    stages: int = 1
+    rounding: str = ""
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        return self.source, self.target
+
+
+@dataclass(frozen=True)
 class Manifest:
     """A kernel as its author wrote it. `files` are its own and those that it extends."""
 
@@ -37,10 +64,26 @@ class Manifest:
     facts: dict[str, Value]
     extents: dict[str, tuple[int, int]]
     instances: tuple[InstanceSpec, ...]
-    roles: tuple[RoleSpec, ...]
-    channels: tuple[tuple[str, str], ...]
-    schedule: tuple[str, str]
+    phases: tuple[PhaseSpec, ...]
+    channels: tuple[ChannelSpec, ...]
     parameters: dict[str, tuple[str, ...]]
+    blocks_per_sm: int = 1
+    free: tuple[str, ...] = ()
+    most: tuple[str, ...] = ()
+
+    @cached_property
+    def roles(self) -> tuple[RoleSpec, ...]:
+        """Each role once, with its steps of all phases."""
+        found: dict[str, tuple[tuple[str, str], ...]] = {}
+        for phase in self.phases:
+            for role in phase.roles:
+                found[role.name] = (*found.get(role.name, ()), *role.steps)
+        return tuple(RoleSpec(name, steps) for name, steps in found.items())
+
+    @property
+    def schedules(self) -> tuple[tuple[str, str], ...]:
+        """Each tile schedule once."""
+        return tuple(dict.fromkeys(p.schedule for p in self.phases if p.schedule))
 
 
 @dataclass(frozen=True)
@@ -112,18 +155,19 @@ class InstancePlan(Record, frozen=True):
 
 
 class Region(Record, frozen=True):
-    """Bytes of the shared-memory arena."""
+    """Bytes of the shared-memory arena, in use in these phases."""
 
     name: str
     owners: tuple[str, ...]
     offset: int
     bytes: int
     align: int
+    phases: tuple[str, ...]
     reason: str
 
 
 class BarrierPlan(Record, frozen=True):
-    """Named barriers of the block: `count` ids from `id` on."""
+    """Named barriers of the block: `count` ids from `id` on. Those of the glue have no instance."""
 
     id: int
     count: int
@@ -144,35 +188,149 @@ class MbarrierPlan(Record, frozen=True):
     reason: str
 
 
-class Call(Record, frozen=True):
-    """A call of an entry; `arguments` are (kind, value) as the glue passes them."""
+class ColumnsPlan(Record, frozen=True):
+    """Columns of tensor memory."""
+
+    first: int
+    count: int
+    instance: str
+    name: str
+    reason: str
+
+
+class Call(Record, frozen=True, tag_field="do", tag="call"):
+    """A call of an entry; `arguments` are (kind, value) as the glue passes them. `fence`: what it
+    stores is read through the async proxy."""
 
     instance: str
     symbol: str
     number: int
     arguments: tuple[tuple[str, str], ...]
+    fence: bool = False
+
+
+class Sync(Record, frozen=True, tag_field="do", tag="sync"):
+    """Threads that wait for one another: of a warp, of the role at a named barrier, or of the block."""
+
+    scope: Literal["warp", "role", "block"]
+    barrier: int
+    threads: int
+    reason: str
+
+
+class Hand(Record, frozen=True, tag_field="do", tag="hand"):
+    """A stage of a buffer is waited for, or handed over by a thread of each warp: `mbarrier` is that
+    of stage 0. `state` is the variable that keeps the stage; `port` and `number` say for whom."""
+
+    act: Literal["acquire", "commit", "wait", "release"]
+    port: str
+    number: int
+    state: str
+    mbarrier: int
+    stages: int
+    fence: bool = False
+
+
+class TilePlace(Record, frozen=True):
+    """A tile in the arena: its offset, and for a buffer of stages the variable that keeps the stage."""
+
+    offset: int
+    stage_bytes: int = 0
+    state: str = ""
+
+
+class Move(Record, frozen=True, tag_field="do", tag="move"):
+    """Registers to or from a tile in shared memory."""
+
+    what: str
+    registers: str
+    place: TilePlace
+    moves: Moves
+    fence: bool = False
+
+
+class Copy(Record, frozen=True, tag_field="do", tag="copy"):
+    """A tile to a tile, through registers, round by round."""
+
+    what: str
+    source: TilePlace
+    target: TilePlace
+    load: Moves
+    store: Moves
+    conversion: Conversion | None = None
+    fence: bool = False
+
+
+class Convert(Record, frozen=True, tag_field="do", tag="convert"):
+    """Elements of another type, from registers to registers."""
+
+    what: str
+    source: str
+    target: str
+    conversion: Conversion
+
+
+class Rearrange(Record, frozen=True, tag_field="do", tag="rearrange"):
+    """Registers to the layout of another component, within a thread or a warp."""
+
+    what: str
+    source: str
+    target: str
+    way: Permute | Shuffle
+
+
+Step = Call | Sync | Hand | Move | Copy | Convert | Rearrange
+
+
+class Variable(Record, frozen=True):
+    """Registers of a fragment, as 32-bit words."""
+
+    name: str
+    element: str
+    count: int
+    words: int
 
 
 class RolePlan(Record, frozen=True):
-    """Warps, registers and steps of a role. `registers` is None where setmaxnreg is not used."""
+    """The warps of a role."""
 
     name: str
     first_warp: int
     warps: int
-    registers: int | None
-    steps: tuple[Call, ...]
-    rings: tuple[str, ...]
-    fragments: tuple[tuple[str, str, int], ...]
     reason: str
 
 
+class RoleSteps(Record, frozen=True):
+    """What a role does in a phase. `registers` is None where setmaxnreg does not run; `states` are
+    the variables of its ends of buffers."""
+
+    role: str
+    registers: int | None
+    states: tuple[str, ...]
+    variables: tuple[Variable, ...]
+    steps: tuple[Step, ...]
+    reason: str
+
+
+class PhasePlan(Record, frozen=True):
+    """A phase: its roles' steps once, or for each tile of the schedule. `fence`: bytes that ordinary
+    stores wrote before are now written or read through the async proxy."""
+
+    name: str
+    schedule: Call | None
+    roles: tuple[RoleSteps, ...]
+    fence: bool = False
+
+
 class ChannelPlan(Record, frozen=True):
-    """Two connected ports and how the glue realises them."""
+    """Two connected ports and how the glue realises them. `conflict` is how many ways the worst access
+    of the glue meets in a bank: 1 is none, 0 that the glue touches no shared memory."""
 
     producer: str
     consumer: str
     transfer: str
     detail: str
+    conflict: int = 0
 
 
 class Parameter(Record, frozen=True):
@@ -200,6 +358,14 @@ class Argument(Record, frozen=True):
     alignment: int
 
 
+class Choice(Record, frozen=True):
+    """A free fact (`instance.fact`), the value that the link chose, and why."""
+
+    fact: str
+    value: Value
+    reason: str
+
+
 class Plan(Record, frozen=True):
     """All that the linker decided."""
 
@@ -211,16 +377,25 @@ class Plan(Record, frozen=True):
     launch_registers: int
     shared_bytes: int
     shared_limit: int
+    # No placement of these claims ends lower, and how that is known.
+    shared_bound: int
+    shared_how: str
     stack_bytes: int
-    schedule: Call
+    blocks_per_sm: int
     facts: tuple[FactValue, ...]
     instances: tuple[InstancePlan, ...]
     regions: tuple[Region, ...]
     mbarriers: tuple[MbarrierPlan, ...]
     barriers: tuple[BarrierPlan, ...]
+    columns: tuple[ColumnsPlan, ...]
+    allocated_columns: int
     roles: tuple[RolePlan, ...]
+    phases: tuple[PhasePlan, ...]
+    # Variables of ends of buffers that more than one phase uses.
+    states: tuple[str, ...]
     channels: tuple[ChannelPlan, ...]
     parameters: tuple[Parameter, ...]
     arguments: tuple[Argument, ...]
+    choices: tuple[Choice, ...] = ()
     # What no rule could tell, in words.
     remarks: tuple[str, ...] = ()

@@ -48,8 +48,8 @@ def listed(kernel: Kernel, *kinds: str) -> Iterator[Row]:
 def reached(kernel: Kernel, start: str) -> dict[str, tuple[str, ...]]:
     """The shortest way over channels from `start` to each instance that it is connected with."""
     edges: dict[str, set[str]] = {}
-    for left, right in kernel.manifest.channels:
-        a, b = left.split(".")[0], right.split(".")[0]
+    for channel in kernel.manifest.channels:
+        a, b = (end.split(".")[0] for end in channel.ends)
         edges.setdefault(a, set()).add(b)
         edges.setdefault(b, set()).add(a)
     found: dict[str, tuple[str, ...]] = {start: (start,)}
@@ -65,11 +65,18 @@ def reached(kernel: Kernel, start: str) -> dict[str, tuple[str, ...]]:
 
 def _beside(kernel: Kernel, name: str) -> set[str]:
     """Instances that a fact comes from without a channel: those of the same role, and the owner of
-    the tile schedule, which all roles go by."""
-    manifest = kernel.manifest
-    own = [r for r in manifest.roles if any(name == step[0] for step in r.steps)]
-    found = {instance for role in own for instance, _ in role.steps} | {manifest.schedule[0]}
-    return {i.name for i in kernel.instances} if name == manifest.schedule[0] else found
+    the tile schedule, which all roles of its phases go by."""
+    found: set[str] = set()
+    for phase in kernel.manifest.phases:
+        owner = phase.schedule[0] if phase.schedule else name
+        running = {owner, *(instance for role in phase.roles for instance, _ in role.steps)}
+        if name == owner and phase.schedule:
+            found |= running
+        for role in phase.roles:
+            own = {instance for instance, _ in role.steps}
+            if name in own:
+                found |= own | {owner}
+    return found
 
 
 def _provider(kernel: Kernel, offered: Offers, free: Sequence[str], row: Row) -> str | Diagnostic:

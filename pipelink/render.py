@@ -2,13 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import jinja2
 
 from pipelink import abi
-from pipelink.model import Call, InstancePlan, MbarrierPlan, Parameter, Plan
+from pipelink.arch import ARCHES
+from pipelink.model import (
+    Call,
+    Convert,
+    Copy,
+    Hand,
+    InstancePlan,
+    MbarrierPlan,
+    Move,
+    Parameter,
+    PhasePlan,
+    Plan,
+    Rearrange,
+    RoleSteps,
+    Step,
+)
+from pipelink.place.shared import COLUMNS_WORD
 from pipelink.resources import template_dir
+from pipelink.transfer.records import Shuffle
 
 _ARGUMENT = {
     "tile": "const pipelink::Tile&",
@@ -16,6 +33,7 @@ _ARGUMENT = {
     "ring": "pipelink::RingState&",
     "extent": "int",
 }
+_SHARED_TILE = "const pipelink::RingState&"
 
 
 def render(plan: Plan) -> str:
@@ -28,8 +46,11 @@ def render(plan: Plan) -> str:
         keep_trailing_newline=True,
         autoescape=False,
     )
+    steps = [s for p in plan.phases for r in p.roles for s in r.steps]
     return environment.get_template("glue.cu.j2").render(
         plan=plan,
+        glue=bool(plan.allocated_columns) or any(not isinstance(s, Call) or s.fence for s in steps),
+        columns_word=next((r.offset for r in plan.regions if r.name == COLUMNS_WORD), 0),
         components=[(i.component, f"{i.fingerprint}ull") for i in _once_a_component(plan)],
         mismatch=abi.MISMATCH_PREFIX,
         entries=list(_declarations(plan)),
@@ -45,8 +66,8 @@ def render(plan: Plan) -> str:
         ],
         parameters=", ".join(map(_parameter, plan.parameters)),
         mbarriers=[(m, list(_addresses(m))) for m in plan.mbarriers],
-        roles=[_role(plan, n) for n in range(len(plan.roles))],
-        schedule=_invocation(plan.schedule),
+        init_fence=ARCHES[plan.target].bulk_tensor_copy,
+        phases=[_phase(plan, phase) for phase in plan.phases],
     )
 
 
@@ -60,27 +81,32 @@ def _addresses(mbarrier: MbarrierPlan) -> Iterator[int]:
 
 
 def _declarations(plan: Plan) -> Iterator[str]:
-    calls = {c.symbol: c for role in plan.roles for c in role.steps}
-    for symbol, call in sorted(calls.items()):
+    steps = [s for p in plan.phases for r in p.roles for s in r.steps if isinstance(s, Call)]
+    for symbol, call in sorted({c.symbol: c for c in steps}.items()):
         arguments = ", ".join(["pipelink::Self", *_argument_types(plan, call)])
         yield f"void {symbol}({arguments})"
-    types = ", ".join(
-        ["pipelink::Self", "int", "pipelink::Tile&", *_argument_types(plan, plan.schedule)]
-    )
-    yield f"bool {plan.schedule.symbol}({types})"
+    schedules = {p.schedule.symbol: p.schedule for p in plan.phases if p.schedule}
+    for symbol, schedule in sorted(schedules.items()):
+        types = ", ".join(
+            ["pipelink::Self", "int", "pipelink::Tile&", *_argument_types(plan, schedule)]
+        )
+        yield f"bool {symbol}({types})"
 
 
 def _argument_types(plan: Plan, call: Call) -> Iterator[str]:
     for kind, name in call.arguments:
-        if kind == "pointer":
+        what, _, element = kind.partition(" ")
+        if what == "pointer":
             parameter = next(p for p in plan.parameters if p.name == name)
             yield _pointer(parameter)
-        elif kind == "fragment":
-            element = next(e for r in plan.roles for n, e, _ in r.fragments if n == name)
-            own = name.startswith(f"{call.instance}__")
-            yield f"{element}*" if own else f"const {element}*"
+        elif what == "fragment":
+            yield f"{abi.ELEMENT_TYPES[element]}*"
+        elif what == "fragment_in":
+            yield f"const {abi.ELEMENT_TYPES[element]}*"
+        elif what == "tile" and name != "tile":
+            yield _SHARED_TILE
         else:
-            yield _ARGUMENT[kind]
+            yield _ARGUMENT[what]
 
 
 def _pointer(parameter: Parameter) -> str:
@@ -96,25 +122,104 @@ def _parameter(parameter: Parameter) -> str:
     return f"int {parameter.name}"
 
 
-def _invocation(call: Call) -> str:
-    """The call's arguments after its leading ones."""
-    return "".join(
-        f", {'&' if kind == 'tensor_map' else ''}{value}" for kind, value in call.arguments
-    )
+def _invocation(call: Call, plain: Sequence[str] = ()) -> str:
+    """The call's arguments after its leading ones. Registers are words, but for `plain` ones."""
+    return "".join(f", {_passed(kind, value, plain)}" for kind, value in call.arguments)
 
 
-def _role(plan: Plan, number: int) -> dict[str, object]:
-    role = plan.roles[number]
+def _passed(kind: str, value: str, plain: Sequence[str]) -> str:
+    what, _, element = kind.partition(" ")
+    if what == "tensor_map":
+        return f"&{value}"
+    if what in ("fragment", "fragment_in") and value not in plain:
+        return f"reinterpret_cast<{abi.ELEMENT_TYPES[element]}*>({value})"
+    return value
+
+
+def _phase(plan: Plan, phase: PhasePlan) -> dict[str, object]:
+    return {
+        "phase": phase,
+        "schedule": _invocation(phase.schedule) if phase.schedule else "",
+        "roles": [_role(plan, phase, n) for n in range(len(phase.roles))],
+        "first": phase is plan.phases[0],
+    }
+
+
+def _role(plan: Plan, phase: PhasePlan, number: int) -> dict[str, object]:
+    steps = phase.roles[number]
+    role = next(r for r in plan.roles if r.name == steps.role)
     first, end = 32 * role.first_warp, 32 * (role.first_warp + role.warps)
-    last = number == len(plan.roles) - 1
-    direction = "inc" if (role.registers or 0) > plan.launch_registers else "dec"
+    plain = [v.name for v in steps.variables if v.element == "f32" and v.name not in _moved(steps)]
     return {
         "role": role,
-        "condition": "" if last else f"(threadIdx.x < {end})",
+        "steps": steps,
+        "condition": _condition(plan, phase, number),
         "first": first,
         "end": end - 1,
-        "setmaxnreg": f"setmaxnreg.{direction}.sync.aligned.u32 {role.registers};"
-        if role.registers
-        else "",
-        "calls": [(c.symbol, c.number, _invocation(c)) for c in role.steps],
+        "setmaxnreg": _setmaxnreg(plan, phase, steps),
+        "actions": [_action(step, plain) for step in steps.steps],
+        "thread": any(isinstance(s, Move | Copy | Rearrange) for s in steps.steps),
+        "plain": plain,
     }
+
+
+def _condition(plan: Plan, phase: PhasePlan, number: int) -> str:
+    """Which threads run a role: what the roles before it in the phase leave; all, if they are what
+    is left of the block."""
+    placed = {r.name: r for r in plan.roles}
+    own = placed[phase.roles[number].role]
+    first, end = 32 * own.first_warp, 32 * (own.first_warp + own.warps)
+    before = {
+        w
+        for r in phase.roles[:number]
+        for w in range(
+            placed[r.role].first_warp, placed[r.role].first_warp + placed[r.role].warps
+        )
+    }
+    left = [w for w in range(plan.threads // 32) if w not in before]
+    if left == list(range(own.first_warp, own.first_warp + own.warps)):
+        return ""
+    if left[: own.warps] == list(range(own.first_warp, own.first_warp + own.warps)):
+        return f"(threadIdx.x < {end})"
+    return f"(threadIdx.x >= {first} && threadIdx.x < {end})"
+
+
+def _setmaxnreg(plan: Plan, phase: PhasePlan, steps: RoleSteps) -> str:
+    """Registers go up or down from what the role had before."""
+    if not steps.registers:
+        return ""
+    held = plan.launch_registers
+    for earlier in plan.phases[: plan.phases.index(phase)]:
+        held = next(
+            (r.registers for r in earlier.roles if r.role == steps.role and r.registers), held
+        )
+    direction = "inc" if steps.registers > held else "dec"
+    return f"setmaxnreg.{direction}.sync.aligned.u32 {steps.registers};"
+
+
+def _moved(steps: RoleSteps) -> frozenset[str]:
+    """The registers that the glue itself touches, as words."""
+    names: set[str] = set()
+    for step in steps.steps:
+        if isinstance(step, Move):
+            names.add(step.registers)
+        elif isinstance(step, Convert | Rearrange):
+            names |= {step.source, step.target}
+    return frozenset(names)
+
+
+_HANDED = {"acquire": "acquire", "wait": "wait", "commit": "hand_over", "release": "hand_over"}
+
+
+def _action(step: Step, plain: Sequence[str]) -> dict[str, object]:
+    """A step with what its template needs beside it."""
+    action: dict[str, object] = {"step": step, "do": step.__struct_config__.tag}
+    if isinstance(step, Call):
+        action["arguments"] = _invocation(step, plain)
+    if isinstance(step, Hand):
+        side = "full" if step.act in ("commit", "wait") else "empty"
+        action["slot"] = f"{abi.fnv1a(f'{step.port}.{side}'.encode()):#018x}ull"
+        action["function"] = _HANDED[step.act]
+    if isinstance(step, Rearrange):
+        action["way"] = "shuffle" if isinstance(step.way, Shuffle) else "permute"
+    return action

@@ -22,13 +22,15 @@ _READ = (
     "layout",
     "model",
     "toolchain",
+    "transfer/__init__",
+    "transfer/records",
 )
 _MODULES = {
     "compile": (*_EVERY, *_READ, "prelude", "slots", "unit"),
     "contract": (*_EVERY, *_READ),
-    "plan": ("*", "check/*", "place/*"),
-    "render": ("*", "check/*", "place/*"),
-    "link": ("*", "check/*", "place/*", "report/*"),
+    "plan": ("*", "check/*", "place/*", "transfer/*"),
+    "render": ("*", "check/*", "place/*", "transfer/*"),
+    "link": ("*", "check/*", "place/*", "report/*", "transfer/*"),
 }
 _NEVER = {
     "arrays",
@@ -43,6 +45,7 @@ _NEVER = {
 }
 _TOOLS = {
     "compile": ("nvidia-cuda-nvcc", "nvidia-nvvm", "nvidia-cuda-crt", "nvidia-cuda-runtime"),
+    "plan": ("ortools", "tensor-layouts"),
     "link": ("cuda-bindings", "nvidia-nvjitlink"),
 }
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Literal
 
 from pipelink import expression, layout
 from pipelink.abi import ELEMENT_BYTES, ROLE_THREADS, Claim, Entry, Part, Port, Value
 from pipelink.arch import ARCHES, Arch
 from pipelink.diagnostics import Place, Where
 from pipelink.layout import Layout
-from pipelink.model import FactValue, Instance, Kernel
+from pipelink.model import ChannelSpec, FactValue, Instance, Kernel
 from pipelink.resolve import Facts, place_of, shown
+
+Kind = Literal["tensor", "fragment", "tile", "ring"]
 
 # A diagnostic names at most so many places at which the values that it speaks of are fixed.
 MOST_CAUSES = 6
@@ -36,6 +39,20 @@ class End:
     @property
     def place(self) -> Place:
         return Place(self.instance.name, "ports", self.index)
+
+    @property
+    def kind(self) -> Kind:
+        """What the component's code is handed: registers, a tile that stands still while its step
+        runs, or a ring whose stages it acquires and releases itself."""
+        if self.port.space == "global":
+            return "tensor"
+        if self.port.space == "register":
+            return "fragment"
+        return "tile" if self.port.by == "step" else "ring"
+
+    @property
+    def out(self) -> bool:
+        return self.port.direction == "out"
 
 
 @dataclass(frozen=True)
@@ -127,10 +144,15 @@ class View:
 
     def channels(self) -> Iterator[tuple[End, End]]:
         """Connected ports, producer first."""
-        for left, right in self.kernel.manifest.channels:
-            a, b = self.end(left), self.end(right)
+        for a, b, _ in self.connections():
+            yield a, b
+
+    def connections(self) -> Iterator[tuple[End, End, ChannelSpec]]:
+        """Connected ports, producer first, with what the manifest says of the channel."""
+        for channel in self.kernel.manifest.channels:
+            a, b = self.end(channel.source), self.end(channel.target)
             if a and b:
-                yield a, b
+                yield a, b, channel
 
     def ports(self, *spaces: str) -> Iterator[End]:
         for instance in self.kernel.instances:

@@ -35,13 +35,14 @@ def test_every_key_is_read(tmp_path):
     )
     manifest = read_manifest(path)
     assert (manifest.kernel, manifest.target) == ("toy", "sm_90a")
-    assert manifest.schedule == ("mma", "schedule")
+    assert manifest.schedules == (("mma", "schedule"),)
+    assert [p.name for p in manifest.phases] == ["tiles"]
     assert manifest.facts == {"hidden": 4096}
     assert manifest.instances[1] == InstanceSpec(
         "mma", "mainloop.o", {"tile_n": 128}, {"stages": "load"}
     )
     assert manifest.roles[1] == RoleSpec("math", (("mma", "run"), ("act", "run")))
-    assert manifest.channels == (("load.out", "mma.in"), ("mma.acc", "act.acc"))
+    assert [c.ends for c in manifest.channels] == [("load.out", "mma.in"), ("mma.acc", "act.acc")]
     assert manifest.parameters == {"x": ("load.x",), "w": ("load.w",), "out": ("act.out",)}
 
 
@@ -271,7 +272,8 @@ def test_tables_are_laid_over_key_by_key(tmp_path):
 
 def test_an_array_is_replaced_whole(tmp_path):
     text = f'{BASE}[[channels]]\nfrom = "mma.acc"\nto = "act.acc"\n'
-    assert read_manifest(extended(tmp_path, text)).channels == (("mma.acc", "act.acc"),)
+    found = read_manifest(extended(tmp_path, text)).channels
+    assert [c.ends for c in found] == [("mma.acc", "act.acc")]
 
 
 def test_parameters_are_replaced_whole_in_their_order(tmp_path):

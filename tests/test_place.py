@@ -1,7 +1,5 @@
 """Placement: memory, registers and barriers as pure functions, and what does not fit, in words."""
 
-import itertools
-
 import pytest
 from contracts import ALL, add, change, drop, play
 from hypothesis import given
@@ -10,51 +8,11 @@ from msgspec.structs import replace
 
 from pipelink.abi import Claim, Copy
 from pipelink.arch import ARCHES
-from pipelink.place.barriers import BarrierNeed, place_barriers
-from pipelink.place.memory import Need, place_memory
 from pipelink.place.registers import RoleNeed, excess, largest_fitting, launch_registers, pool
 
 H = ARCHES["sm_90a"]
 ACT = "epilogue of activation (instance 'act')"
 MMA = "mainloop of matrix (instance 'mma')"
-
-needs = st.lists(
-    st.builds(
-        Need,
-        st.text("abcdefgh", min_size=1, max_size=6),
-        st.integers(0, 70_000),
-        st.sampled_from([1, 4, 8, 16, 128, 256, 512, 1024]),
-    ),
-    max_size=20,
-    unique_by=lambda n: n.name,
-)
-
-
-@given(needs)
-def test_regions_do_not_overlap(wanted):
-    offsets, end = place_memory(wanted)
-    spans = sorted((offsets[n.name], offsets[n.name] + n.bytes) for n in wanted if n.bytes)
-    assert all(a[1] <= b[0] for a, b in itertools.pairwise(spans))
-    assert all(stop <= end for _, stop in spans)
-
-
-@given(needs)
-def test_regions_are_aligned(wanted):
-    offsets, _ = place_memory(wanted)
-    assert all(offsets[n.name] % n.align == 0 for n in wanted)
-
-
-@given(needs, st.randoms())
-def test_the_order_of_claims_does_not_matter(wanted, random):
-    shuffled = random.sample(wanted, len(wanted))
-    assert place_memory(shuffled) == place_memory(wanted)
-
-
-@given(needs)
-def test_no_byte_is_lost_when_sizes_are_multiples_of_their_alignment(wanted):
-    whole = [Need(n.name, n.bytes // n.align * n.align, n.align) for n in wanted]
-    assert place_memory(whole)[1] == sum(n.bytes for n in whole)
-
 
 @pytest.mark.parametrize(
     ("threads", "registers"),
@@ -96,38 +54,6 @@ def test_an_offer_fits_and_the_next_step_does_not(rows):
         assert excess(H, [*others, RoleNeed(role.name, role.threads, max(fitting, 16) + 8)]) > 0
 
 
-def test_fixed_barriers_keep_their_ids_and_the_rest_fill_up():
-    wanted = [
-        BarrierNeed("a", None),
-        BarrierNeed("b", 1),
-        BarrierNeed("c", 3),
-        BarrierNeed("d", None),
-    ]
-    assert place_barriers(wanted, 16) == ({"b": 1, "c": 3, "a": 2, "d": 4}, {})
-
-
-def test_fifteen_barriers_fit_and_a_sixteenth_does_not():
-    wanted = [BarrierNeed(f"{n:02}", None) for n in range(16)]
-    ids, failed = place_barriers(wanted, 16)
-    assert sorted(ids.values()) == list(range(1, 16))
-    assert failed == {"15": ""}
-
-
-@pytest.mark.parametrize("fixed", [0, 16, 18, -1])
-def test_an_id_that_a_block_does_not_have_is_refused(fixed):
-    assert place_barriers([BarrierNeed("a", fixed)], 16) == ({}, {"a": ""})
-
-
-def test_barriers_of_one_claim_have_consecutive_ids():
-    wanted = [BarrierNeed("a", 2), BarrierNeed("b", None), BarrierNeed("c", None, 3)]
-    assert place_barriers(wanted, 16) == ({"a": 2, "c": 3, "b": 1}, {})
-
-
-def test_fixed_ids_that_overlap_name_the_other_claim():
-    wanted = [BarrierNeed("a", 8, 4), BarrierNeed("b", 11)]
-    assert place_barriers(wanted, 16) == ({"a": 8}, {"b": "a"})
-
-
 def test_a_swizzled_tile_comes_after_no_gap(toy):
     regions = {r.name: (r.offset, r.align) for r in toy.plan().regions}
     assert regions == {
@@ -152,8 +78,10 @@ def test_both_ends_of_a_ring_are_bound_to_the_same_bytes(toy):
 
 def test_roles_get_warps_in_the_order_of_the_manifest(toy):
     plan = toy.plan()
-    rows = [(r.name, r.first_warp, r.warps, r.registers) for r in plan.roles]
-    assert rows == [("producer", 0, 4, 40), ("math", 4, 8, 232)]
+    rows = [(r.name, r.first_warp, r.warps) for r in plan.roles]
+    assert rows == [("producer", 0, 4), ("math", 4, 8)]
+    (phase,) = plan.phases
+    assert [(r.role, r.registers) for r in phase.roles] == [("producer", 40), ("math", 232)]
     assert [i.bindings["role.first_thread"] for i in plan.instances] == [0, 128, 128]
 
 
@@ -225,7 +153,11 @@ def test_too_much_shared_memory_names_the_largest_and_what_fits(toy):
         fault.message
         == "the kernel needs 246840 bytes of shared memory, a block of sm_90a has 232448"
     )
-    assert fault.notes[0] == "load.out.w: 163840 bytes, 5 stages of 256x64 bf16, 128-byte swizzle"
+    assert fault.notes == (
+        "these 2 alone need 245760",
+        "load.out.w: 163840 bytes, 5 stages of 256x64 bf16, 128-byte swizzle",
+        "load.out.x: 81920 bytes, 5 stages of 128x64 bf16, 128-byte swizzle",
+    )
     assert fault.help == "at most 4 stages of 'load.out' fit beside the rest"
 
 
@@ -241,7 +173,7 @@ def test_the_stages_that_are_offered_fit_to_the_last_byte(toy):
 def test_a_ring_of_which_no_stage_fits_is_said_so(toy):
     toy.contracts["epilogue"] = change(ALL["epilogue"], "claims", "staging", amount="200000")
     (fault,) = toy.faults()
-    assert fault.help == "claim less: act.staging has the most"
+    assert fault.help == "claim 164224 bytes less: act.staging has the most"
 
 
 def test_a_ring_of_which_not_even_one_stage_fits_is_said_so(toy):
@@ -263,10 +195,10 @@ def test_two_owners_of_one_barrier_are_named_with_both_places(toy):
         ALL["mainloop"], "claims", Claim("order", "barrier", "256", fixed=1)
     )
     (fault,) = toy.faults()
-    assert fault.message == f"barrier 1 is fixed by {ACT} and by {MMA}"
+    assert fault.message == f"barrier 1 is fixed by {MMA} and by {ACT}"
     assert [(w.instance, w.section, w.index) for w in (fault.primary, *fault.secondary)] == [
-        ("mma", "claims", 2),
         ("act", "claims", 3),
+        ("mma", "claims", 2),
     ]
     assert fault.help == "leave one of the ids to the link"
 
@@ -328,13 +260,15 @@ def test_a_writer_by_stores_has_a_fence_for_a_reader_through_the_async_proxy(toy
     )
 
 
-def test_each_barrier_beyond_the_last_id_is_named(toy):
+def test_barriers_beyond_the_last_id_are_named_with_those_that_need_them(toy):
     extra = [Claim(f"b{n:02}", "barrier", "256") for n in range(16)]
     toy.contracts["epilogue"] = add(ALL["epilogue"], "claims", *extra)
-    assert toy.messages() == [
-        f"PL032: no named barrier is left for 'store' of {ACT}",
-        f"PL032: no named barrier is left for 'b15' of {ACT}",
-    ]
+    (fault,) = toy.faults()
+    assert fault.message == (
+        "16 named barriers are needed at once, a block of sm_90a has 15 beside __syncthreads()"
+    )
+    assert fault.notes == tuple(f"act.b{n:02}: 1 for 256 threads" for n in range(16))
+    assert fault.help == "claim 1 fewer"
 
 
 def test_every_misfit_is_reported_at_once(toy):
@@ -348,4 +282,5 @@ def test_without_a_claim_in_each_role_no_registers_move(toy):
     for name in ("mainloop", "epilogue"):
         toy.contracts[name] = change(ALL[name], "claims", "registers", amount="168")
     toy.contracts["loader"] = drop(ALL["loader"], "claims", "registers")
-    assert [r.registers for r in toy.plan().roles] == [None, None]
+    (phase,) = toy.plan().phases
+    assert [r.registers for r in phase.roles] == [None, None]

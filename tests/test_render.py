@@ -67,8 +67,9 @@ def test_registers_go_down_for_the_producer_and_up_for_the_consumers(toy):
 
 def test_no_registers_move_without_claims(toy):
     plan = toy.plan()
-    roles = tuple(replace(role, registers=None) for role in plan.roles)
-    assert "setmaxnreg" not in render(replace(plan, roles=roles))
+    (phase,) = plan.phases
+    roles = tuple(replace(role, registers=None) for role in phase.roles)
+    assert "setmaxnreg" not in render(replace(plan, phases=(replace(phase, roles=roles),)))
 
 
 def test_each_mbarrier_is_initialised_once(toy):

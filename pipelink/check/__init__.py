@@ -52,6 +52,7 @@ RULES: tuple[Rule, ...] = (
     channels.layouts,
     channels.one_owner,
     channels.order,
+    channels.conversions,
     parameters.bounds,
     parameters.agree,
     parameters.writers,

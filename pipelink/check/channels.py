@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where, nearest
+from pipelink.place.routes import rounding
 from pipelink.resolve import shown
+from pipelink.transfer.converting import convert
 from pipelink.view import End, View, fact_names, who
 
 
 def exist(view: View) -> Iterator[Diagnostic]:
     """Each end names a port; the first is written, the second read."""
     for channel in view.kernel.manifest.channels:
-        for text, direction in zip(channel, ("out", "in"), strict=True):
+        for text, direction in zip(channel.ends, ("out", "in"), strict=True):
             end = view.end(text)
             instance = view.kernel.instance(text.split(".")[0])
             fitting = [
@@ -22,12 +24,12 @@ def exist(view: View) -> Iterator[Diagnostic]:
                 if p.direction == direction and p.space != "global"
             ]
             if end is None or end.port.direction != direction or end.port.space == "global":
-                if end and direction == "out" and _reversed(view, channel):
+                if end and direction == "out" and _reversed(view, channel.ends):
                     yield Diagnostic(
                         "PL016",
-                        f"the channel from '{channel[0]}' to '{channel[1]}' goes the wrong way",
+                        f"the channel from '{channel.source}' to '{channel.target}' goes the wrong way",
                         FilePlace(view.kernel.manifest.path, text),
-                        help=f'swap them: from = "{channel[1]}", to = "{channel[0]}"',
+                        help=f'swap them: from = "{channel.target}", to = "{channel.source}"',
                     )
                     break
                 yield Diagnostic(
@@ -44,11 +46,11 @@ def _reversed(view: View, channel: tuple[str, str]) -> bool:
 
 
 def once(view: View) -> Iterator[Diagnostic]:
-    """Every shared-memory and register port has exactly one channel."""
-    uses = [end for channel in view.kernel.manifest.channels for end in channel]
+    """Every port that is read has one channel, every one that is written at least one."""
+    uses = [end for channel in view.kernel.manifest.channels for end in channel.ends]
     for end in view.ports("shared", "register"):
         count = uses.count(end.name)
-        if count == 1:
+        if count == 1 or (count > 1 and end.out and not _twice(view, end)):
             continue
         wanted = "to" if end.port.direction == "out" else "from"
         yield Diagnostic(
@@ -57,8 +59,16 @@ def once(view: View) -> Iterator[Diagnostic]:
             end.place,
             help=f"add [[channels]] {wanted} it in {view.kernel.manifest.path}"
             if not count
-            else "a port has one channel",
+            else "a port has one channel"
+            if not end.out
+            else "channels of one port go to different ports",
         )
+
+
+def _twice(view: View, end: End) -> bool:
+    """Whether two channels of a port are the same."""
+    targets = [c.target for c in view.kernel.manifest.channels if c.source == end.name]
+    return len(set(targets)) < len(targets)
 
 
 def fit(view: View) -> Iterator[Diagnostic]:
@@ -81,36 +91,61 @@ def fit(view: View) -> Iterator[Diagnostic]:
             )
 
 
-def _differences(view: View, a: End, b: End) -> Iterator[tuple[str, object, object]]:
-    def both(of: Callable[[End], object]) -> tuple[object, object]:
-        return of(a), of(b)
+Difference = tuple[str, object, object]
 
-    pairs = [("memory spaces differ", both(lambda e: e.port.space))]
-    if a.port.space == b.port.space == "register":
-        pairs += [
-            ("element types differ", both(lambda e: e.port.element)),
-            ("elements a thread differ", both(view.fragment_count)),
-            ("layouts differ", both(view.fragment)),
-        ]
-        if a.port.shape and b.port.shape:
-            pairs.append(("shapes differ", both(lambda e: _shape(view, e, e.port.shape))))
-    elif a.port.space == b.port.space == "shared":
-        pairs += [
-            ("stage counts differ", both(lambda e: view.value(e.instance, e.port.stages))),
-            ("parts of a stage differ in number", both(lambda e: len(e.port.parts))),
-        ]
-        for p, q in zip(a.port.parts, b.port.parts, strict=False):
-            title = f"part '{p.name}' differs in"
-            pairs += [
-                ("parts stand in another order or have other names", (p.name, q.name)),
-                (f"{title} element type", (p.element, q.element)),
-                (f"{title} shape", (_shape(view, a, p.shape), _shape(view, b, q.shape))),
-                (f"{title} swizzle", (p.swizzle, q.swizzle)),
-            ]
-            layouts = (view.part_layout(a.instance, p), view.part_layout(b.instance, q))
-            if pairs[-2][1][0] == pairs[-2][1][1]:
-                pairs.append((f"{title} layout", layouts))
-    yield from ((what, *sides) for what, sides in pairs if sides[0] != sides[1])
+
+def _differences(view: View, a: End, b: End) -> Iterator[Difference]:
+    """What no transfer bridges. Layouts are bridged wherever the glue moves the elements; a ring that
+    goes straight to a ring is laid out in one way."""
+    if a.kind == b.kind == "fragment":
+        yield from _differ(_between_registers(view, a, b))
+    elif a.kind == "fragment" or b.kind == "fragment":
+        yield from _differ(_to_registers(view, a, b))
+    else:
+        yield from _differ(_between_tiles(view, a, b))
+
+
+def _differ(pairs: Iterator[Difference]) -> Iterator[Difference]:
+    return (pair for pair in pairs if pair[1] != pair[2])
+
+
+def _between_registers(view: View, a: End, b: End) -> Iterator[Difference]:
+    if a.port.shape and b.port.shape:
+        yield "shapes differ", _shape(view, a, a.port.shape), _shape(view, b, b.port.shape)
+        return
+    # An object of format 1 says nothing of the tile: its registers are handed on as they are.
+    yield "element types differ", a.port.element, b.port.element
+    yield "elements a thread differ", view.fragment_count(a), view.fragment_count(b)
+    yield "layouts differ", view.fragment(a), view.fragment(b)
+
+
+def _to_registers(view: View, a: End, b: End) -> Iterator[Difference]:
+    """Registers and one tile: of shared memory, in as many parts as registers have."""
+    counts = [len(e.port.parts) or 1 for e in (a, b)]
+    yield "parts differ in number", counts[0], counts[1]
+    if counts[0] != counts[1]:
+        return
+    sides = [_shape(view, e, (e.port.parts or (e.port,))[0].shape) for e in (a, b)]
+    yield "shapes differ", sides[0], sides[1]
+
+
+def _between_tiles(view: View, a: End, b: End) -> Iterator[Difference]:
+    straight = a.kind == b.kind == "ring"
+    if straight:
+        counts = [view.value(e.instance, e.port.stages) for e in (a, b)]
+        yield "stage counts differ", counts[0], counts[1]
+    yield "parts of a stage differ in number", len(a.port.parts), len(b.port.parts)
+    for p, q in zip(a.port.parts, b.port.parts, strict=False):
+        title = f"part '{p.name}' differs in"
+        yield "parts stand in another order or have other names", p.name, q.name
+        yield f"{title} element type", p.element, q.element
+        shapes = _shape(view, a, p.shape), _shape(view, b, q.shape)
+        yield f"{title} shape", *shapes
+        if straight:
+            yield f"{title} swizzle", p.swizzle, q.swizzle
+        if straight and shapes[0] == shapes[1]:
+            layouts = view.part_layout(a.instance, p), view.part_layout(b.instance, q)
+            yield f"{title} layout", *layouts
 
 
 def _shape(view: View, end: End, sizes: tuple[str, ...]) -> str:
@@ -216,29 +251,97 @@ def one_owner(view: View) -> Iterator[Diagnostic]:
 
 
 def order(view: View) -> Iterator[Diagnostic]:
-    """Registers are handed on within one role, to a later step."""
+    """What the glue moves goes to a later step, in the same phase; a component that takes the stages of
+    a ring itself may do so where it will."""
     for producer, consumer in view.channels():
-        if producer.port.space != "register":
-            continue
         left, right = view.role_of(producer.instance), view.role_of(consumer.instance)
-        if not left or not right:
+        if not left or not right or producer.kind == consumer.kind == "ring":
             continue
-        if left != right:
+        phases = [_phases(view, end) for end in (producer, consumer)]
+        if phases[0] != phases[1] or len(phases[0]) > 1:
+            shown_ = [" and ".join(f"'{p}'" for p in own) or "none" for own in phases]
             yield Diagnostic(
                 "PL021",
-                f"'{producer.name}' hands registers to '{consumer.name}', and they run in roles "
-                f"'{left}' and '{right}'",
+                f"'{producer.name}' is handed to '{consumer.name}' in one phase, and their steps are in "
+                f"{shown_[0]} and in {shown_[1]}",
                 producer.place,
                 (consumer.place,),
-                help="run both as steps of one role",
+                help="run both in one phase; through global memory, or a ring, from phase to phase",
             )
+            continue
+        if left != right:
             continue
         names = [i.name for i in view.role_instances(left)]
         if names.index(producer.instance.name) > names.index(consumer.instance.name):
             yield Diagnostic(
                 "PL021",
-                f"'{consumer.name}' reads registers before '{producer.name}' has written them",
+                f"'{consumer.name}' reads {_what(producer)} before '{producer.name}' has written "
+                f"{'them' if producer.kind == 'fragment' else 'it'}",
                 consumer.place,
                 (producer.place,),
                 help=f"put '{producer.instance.name}' before '{consumer.instance.name}' in role '{left}'",
             )
+
+
+def _what(end: End) -> str:
+    return {"fragment": "registers", "tile": "a tile"}.get(end.kind, "a stage")
+
+
+def _phases(view: View, end: End) -> list[str]:
+    """The phases with a step that takes a port."""
+    steps = {
+        (end.instance.name, e.name)
+        for e in end.instance.contract.entries
+        if end.port.name in e.arguments
+    }
+    return [
+        phase.name
+        for phase in view.kernel.manifest.phases
+        if any(step in steps for role in phase.roles for step in role.steps)
+    ]
+
+
+def conversions(view: View) -> Iterator[Diagnostic]:
+    """Elements of another type: the conversion exists on the target, and one that rounds says how."""
+    for producer, consumer, spec in view.connections():
+        source, target = (_element(end) for end in (producer, consumer))
+        if "fragment" not in (producer.kind, consumer.kind) or source == target:
+            if spec.rounding:
+                yield _no_rounding(view, producer, consumer)
+            continue
+        try:
+            rounds = convert(source, target, 4, rounding(spec), view.arch).rounds
+        except ValueError as error:
+            yield Diagnostic(
+                "PL053",
+                f"'{producer.name}' of {who(producer.instance)} hands {source} to '{consumer.name}' of "
+                f"{who(consumer.instance)}, which takes {target}: {error}",
+                producer.place,
+                (consumer.place,),
+            )
+            continue
+        if rounds and not spec.rounding:
+            yield Diagnostic(
+                "PL053",
+                f"'{producer.name}' of {who(producer.instance)} hands {source} to '{consumer.name}' of "
+                f"{who(consumer.instance)}, which takes {target}, and the channel does not say how to round",
+                producer.place,
+                (consumer.place,),
+                help='say it in [[channels]]: rounding = "nearest", or "toward_zero"',
+            )
+        elif spec.rounding and not rounds:
+            yield _no_rounding(view, producer, consumer)
+
+
+def _element(end: End) -> str:
+    return end.port.parts[0].element if end.port.parts else end.port.element
+
+
+def _no_rounding(view: View, producer: End, consumer: End) -> Diagnostic:
+    return Diagnostic(
+        "PL053",
+        f"the channel from '{producer.name}' to '{consumer.name}' says how to round, and nothing is rounded",
+        FilePlace(view.kernel.manifest.path, "rounding"),
+        (producer.place, consumer.place),
+        help="leave it out",
+    )

@@ -21,15 +21,30 @@ def covered(view: View) -> Iterator[Diagnostic]:
         sides = zip(end.port.shape, end.port.covers, strict=True) if end.port.covers else ()
         for side, (size, cover) in enumerate(sides):
             yield from _whole(view, end, side, size, cover)
-            yield from _tiled(view, end, side, size, cover)
+            for schedule in _schedules(view, end):
+                yield from _tiled(view, end, side, size, cover, schedule)
         if end.port.covers and end.port.direction == "out":
-            yield from _once(view, end)
+            for schedule in _schedules(view, end):
+                yield from _once(view, end, schedule)
 
 
-def _once(view: View, end: End) -> Iterator[Diagnostic]:
+Schedule = tuple[str, str]
+
+
+def _schedules(view: View, end: End) -> list[Schedule]:
+    """The schedules of the phases in which the port's instance runs."""
+    return [
+        phase.schedule
+        for phase in view.kernel.manifest.phases
+        if phase.schedule
+        and any(name == end.instance.name for role in phase.roles for name, _ in role.steps)
+    ]
+
+
+def _once(view: View, end: End, schedule: Schedule) -> Iterator[Diagnostic]:
     """Each element is written by one tile: a side goes by the rows of tiles and another one by the
     columns, unless there is one row or one column."""
-    name, entry_name = view.kernel.manifest.schedule
+    name, entry_name = schedule
     owner = view.kernel.instance(name)
     found = view.entry(owner, entry_name)
     if found is None or len(found[1].tiles) != 2:
@@ -92,10 +107,12 @@ def _whole(view: View, end: End, side: int, size: str, cover: Cover) -> Iterator
         yield _fault(view, end, side, what, (cover.step, size))
 
 
-def _tiled(view: View, end: End, side: int, size: str, cover: Cover) -> Iterator[Diagnostic]:
+def _tiled(
+    view: View, end: End, side: int, size: str, cover: Cover, schedule: Schedule
+) -> Iterator[Diagnostic]:
     if cover.along == "whole":
         return
-    name, entry_name = view.kernel.manifest.schedule
+    name, entry_name = schedule
     owner = view.kernel.instance(name)
     found = view.entry(owner, entry_name)
     if found is None or owner.component.version < FIRST_FORMAT:

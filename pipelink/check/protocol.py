@@ -2,27 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from pipelink.abi import Operation
 from pipelink.check import play
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
+from pipelink.model import ChannelSpec
 from pipelink.view import End, View, who
 
 # Contracts of format 1 say nothing of what entries do with rings, and of tiles.
 FIRST_FORMAT = 2
 
 
-def _rings(view: View) -> dict[str, tuple[str, End, End]]:
-    """Each end of a ring that is played: the ring's name, and both ends."""
-    found = {}
-    for producer, consumer in view.channels():
-        ends = (producer, consumer)
-        shared = all(e.port.space == "shared" for e in ends)
-        if shared and all(e.instance.component.version >= FIRST_FORMAT for e in ends):
-            for end in ends:
-                found[end.name] = (producer.name, producer, consumer)
+@dataclass(frozen=True)
+class _Ring:
+    """A channel whose stages are handed over, with the steps that each end stands in."""
+
+    name: str
+    stages: int
+    producer: End
+    consumers: tuple[End, ...]
+
+    @property
+    def ends(self) -> tuple[End, ...]:
+        return (self.producer, *self.consumers)
+
+
+def _rings(view: View) -> list[_Ring]:
+    """Every channel that goes from role to role, or through a ring."""
+    groups: dict[str, list[tuple[End, End, ChannelSpec]]] = {}
+    for producer, consumer, spec in view.connections():
+        groups.setdefault(producer.name, []).append((producer, consumer, spec))
+    found = []
+    for name, group in groups.items():
+        ends = (group[0][0], *(consumer for _, consumer, _ in group))
+        roles = {view.role_of(end.instance) for end in ends}
+        if len(roles) == 1 and not any(end.kind == "ring" for end in ends):
+            continue
+        if all(end.instance.component.version >= FIRST_FORMAT for end in ends):
+            found.append(_Ring(name, _stages(view, ends, group[0][2]), ends[0], ends[1:]))
     return found
+
+
+def _stages(view: View, ends: tuple[End, ...], spec: ChannelSpec) -> int:
+    own = [view.value(e.instance, e.port.stages) for e in ends if e.kind == "ring"]
+    return own[0] if own else spec.stages
 
 
 def _played(operations: tuple[Operation, ...]) -> Iterator[str]:
@@ -41,12 +66,11 @@ def plays(view: View) -> Iterator[Diagnostic]:
         if (found := view.entry(view.kernel.instance(name), step))
         for port in _played(found[1].plays)
     }
-    for name in _rings(view):
-        end = view.end(name)
-        if end and name not in named:
+    for end in (end for ring in _rings(view) for end in ring.ends):
+        if end.kind == "ring" and end.name not in named:
             yield Diagnostic(
                 "PL039",
-                f"no step plays ring '{name}' of {who(end.instance)}",
+                f"no step plays ring '{end.name}' of {who(end.instance)}",
                 end.place,
                 help="declare what its entry does: .plays(pl::repeat(steps, "
                 f"pl::{'fill' if end.port.direction == 'out' else 'drain'}({end.port.name})))",
@@ -67,46 +91,91 @@ def pipelines(view: View) -> Iterator[Diagnostic]:
         )
 
 
-def _troubles(view: View) -> list[play.Trouble]:
-    rings = _rings(view)
+def _troubles(view: View) -> Iterator[play.Trouble]:
     if any(True for _ in plays(view)):
-        return []
-    listed = [
-        play.Ring(name, view.value(producer.instance, producer.port.stages), (consumer.name,))
-        for name, producer, consumer in dict.fromkeys(rings.values())
-    ]
-    roles = [
-        play.Role(role.name, tuple(_role(view, role.steps, rings)))
-        for role in view.kernel.manifest.roles
-    ]
-    return play.play(listed, roles)
+        return
+    rings = _rings(view)
+    for phase in view.kernel.manifest.phases:
+        steps = {name for role in phase.roles for name, _ in role.steps}
+        here = [r for r in rings if any(e.instance.name in steps for e in r.ends)]
+        whole = [r for r in here if all(_phases(view, e) == [phase.name] for e in r.ends)]
+        for ring in here:
+            if ring not in whole:
+                message = f"the phases that '{ring.name}' spans were not played together"
+                yield play.Trouble("unplayed", message)
+        roles = [play.Role(r.name, tuple(_role(view, r.steps, whole))) for r in phase.roles]
+        yield from play.play(
+            [play.Ring(r.name, r.stages, tuple(e.name for e in r.consumers)) for r in whole], roles
+        )
 
 
-def _role(
-    view: View, steps: tuple[tuple[str, str], ...], rings: dict[str, tuple[str, End, End]]
-) -> Iterator[play.Op]:
-    for name, step in steps:
+def _phases(view: View, end: End) -> list[str]:
+    return [
+        phase.name
+        for phase in view.kernel.manifest.phases
+        if any(name == end.instance.name for role in phase.roles for name, _ in role.steps)
+    ]
+
+
+def _role(view: View, steps: tuple[tuple[str, str], ...], rings: list[_Ring]) -> Iterator[play.Op]:
+    """What a role does, with what the glue does around its steps."""
+    played = {e.name: r.name for r in rings for e in r.ends if e.kind == "ring"}
+    handed = [(r, e) for r in rings for e in r.ends if e.kind != "ring"]
+    for number, (name, step) in enumerate(steps):
         instance = view.kernel.instance(name)
         found = view.entry(instance, step)
-        if found:
-            place = Place(name, "entries", found[0])
-            for operation in found[1].plays:
-                yield from _operation(view, name, operation, rings, place)
+        if found is None:
+            continue
+        place = Place(name, "entries", found[0])
+        around = [(r, e, *_span(view, steps, e)) for r, e in handed if e.instance.name == name]
+        for ring, end, first, _ in around:
+            if first == number:
+                yield from _before(ring, end, place)
+        for operation in found[1].plays:
+            yield from _operation(view, name, operation, played, place)
+        for ring, end, _, last in around:
+            if last == number:
+                yield from _after(ring, end, place)
+
+
+def _span(view: View, steps: tuple[tuple[str, str], ...], end: End) -> tuple[int, int]:
+    """The first and the last step that takes a port; -1 where none does."""
+    taking = []
+    for number, (name, step) in enumerate(steps):
+        found = view.entry(view.kernel.instance(name), step)
+        if name == end.instance.name and found and end.port.name in found[1].arguments:
+            taking.append(number)
+    return (taking[0], taking[-1]) if taking else (-1, -1)
+
+
+def _before(ring: _Ring, end: End, place: Place) -> Iterator[play.Op]:
+    if end.out:
+        if end.kind == "tile":
+            yield play.Op("acquire", ring.name, place=place)
+        return
+    yield play.Op("wait", ring.name, end.name, place=place)
+    if end.kind == "fragment":
+        yield play.Op("release", ring.name, end.name, place=place)
+
+
+def _after(ring: _Ring, end: End, place: Place) -> Iterator[play.Op]:
+    if end.out:
+        if end.kind == "fragment":
+            yield play.Op("acquire", ring.name, place=place)
+        yield play.Op("commit", ring.name, place=place)
+    elif end.kind == "tile":
+        yield play.Op("release", ring.name, end.name, place=place)
 
 
 def _operation(
-    view: View,
-    name: str,
-    operation: Operation,
-    rings: dict[str, tuple[str, End, End]],
-    place: Place,
+    view: View, name: str, operation: Operation, played: Mapping[str, str], place: Place
 ) -> Iterator[play.Op]:
     body = tuple(
-        op for inner in operation.body for op in _operation(view, name, inner, rings, place)
+        op for inner in operation.body for op in _operation(view, name, inner, played, place)
     )
     end = f"{name}.{operation.on}"
-    if operation.on and end in rings:
-        yield play.Op(operation.do, rings[end][0], end, place=place)
+    if operation.on and end in played:
+        yield play.Op(operation.do, played[end], end, place=place)
     elif not operation.on:
         instance = view.kernel.instance(name)
         count = max(0, view.value(instance, operation.count)) if operation.count else None

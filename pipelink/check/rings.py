@@ -18,7 +18,7 @@ def arrivers(view: View) -> Iterator[Diagnostic]:
     """Stores are made by threads that arrive for themselves; copies arrive for nobody else."""
     for end in view.ports("shared"):
         port = end.port
-        if not port.by:
+        if not port.by or end.kind == "tile":
             continue
         known = PRODUCERS if port.direction == "out" else CONSUMERS
         if port.by not in known:

@@ -6,68 +6,75 @@ from collections.abc import Iterator
 
 from pipelink.abi import ROLE_THREADS
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
+from pipelink.model import Instance
 from pipelink.view import View, who
 
 SETMAXNREG = (24, 256, 8)
 
 
 def steps(view: View) -> Iterator[Diagnostic]:
-    """Each step is an entry of its component, and stands in one role."""
+    """Each step is an entry of its component, and an instance stands in one role."""
     path = view.kernel.manifest.path
     seen: dict[str, str] = {}
-    repeated: set[tuple[str, str]] = set()
-    for role in view.kernel.manifest.roles:
-        for name, entry in role.steps:
-            instance = view.kernel.instance(name)
-            found = view.entry(instance, entry)
-            if found is None or found[1].kind != "step":
-                known = {
-                    e.name: Place(name, "entries", n, f"step '{e.name}'")
-                    for n, e in enumerate(instance.contract.entries)
-                    if e.kind == "step"
-                }
-                yield Diagnostic(
-                    "PL016",
-                    f"role '{role.name}' runs '{name}.{entry}', and {who(instance)} has no such step",
-                    FilePlace(path, f"{name}.{entry}"),
-                    tuple(known.values()),
-                    help=f"its steps: {', '.join(known) or 'none'}",
-                )
-            if role.steps.count((name, entry)) > 1 and (name, entry) not in repeated:
-                repeated.add((name, entry))
-                yield Diagnostic(
-                    "PL023",
-                    f"role '{role.name}' runs '{name}.{entry}' {role.steps.count((name, entry))} times a tile",
-                    FilePlace(path, f"{name}.{entry}"),
-                    help="name each step once; a second instance of the object runs it again",
-                )
-            if seen.setdefault(name, role.name) != role.name:
-                yield Diagnostic(
-                    "PL023",
-                    f"{who(instance)} runs in role '{seen[name]}' and in role '{role.name}'",
-                    FilePlace(path, f"{name}.{entry}"),
-                    help="give one of the roles an instance of its own",
-                )
+    for phase in view.kernel.manifest.phases:
+        repeated: set[tuple[str, str]] = set()
+        for role in phase.roles:
+            for name, entry in role.steps:
+                instance = view.kernel.instance(name)
+                found = view.entry(instance, entry)
+                if found is None or found[1].kind != "step":
+                    yield _no_step(path, role.name, instance, entry)
+                if role.steps.count((name, entry)) > 1 and (name, entry) not in repeated:
+                    repeated.add((name, entry))
+                    yield Diagnostic(
+                        "PL023",
+                        f"role '{role.name}' runs '{name}.{entry}' "
+                        f"{role.steps.count((name, entry))} times a tile",
+                        FilePlace(path, f"{name}.{entry}"),
+                        help="name each step once; a second instance of the object runs it again",
+                    )
+                if seen.setdefault(name, role.name) != role.name:
+                    yield Diagnostic(
+                        "PL023",
+                        f"{who(instance)} runs in role '{seen[name]}' and in role '{role.name}'",
+                        FilePlace(path, f"{name}.{entry}"),
+                        help="give one of the roles an instance of its own",
+                    )
+
+
+def _no_step(path: str, role: str, instance: Instance, entry: str) -> Diagnostic:
+    known = {
+        e.name: Place(instance.name, "entries", n, f"step '{e.name}'")
+        for n, e in enumerate(instance.contract.entries)
+        if e.kind == "step"
+    }
+    return Diagnostic(
+        "PL016",
+        f"role '{role}' runs '{instance.name}.{entry}', and {who(instance)} has no such step",
+        FilePlace(path, f"{instance.name}.{entry}"),
+        tuple(known.values()),
+        help=f"its steps: {', '.join(known) or 'none'}",
+    )
 
 
 def schedule(view: View) -> Iterator[Diagnostic]:
-    """One instance provides the tile schedule, by an entry that is one."""
-    name, entry = view.kernel.manifest.schedule
-    instance = view.kernel.instance(name)
-    found = view.entry(instance, entry)
-    if found is None or found[1].kind != "schedule":
-        offers = [
-            f"{i.name}.{e.name}"
-            for i in view.kernel.instances
-            for e in i.contract.entries
-            if e.kind == "schedule"
-        ]
-        yield Diagnostic(
-            "PL029",
-            f"{who(instance)} has no schedule '{entry}'",
-            FilePlace(view.kernel.manifest.path, "schedule"),
-            help=f"schedules in this kernel: {', '.join(offers) or 'none'}",
-        )
+    """A phase's tile schedule is an entry that is one."""
+    for name, entry in view.kernel.manifest.schedules:
+        instance = view.kernel.instance(name)
+        found = view.entry(instance, entry)
+        if found is None or found[1].kind != "schedule":
+            offers = [
+                f"{i.name}.{e.name}"
+                for i in view.kernel.instances
+                for e in i.contract.entries
+                if e.kind == "schedule"
+            ]
+            yield Diagnostic(
+                "PL029",
+                f"{who(instance)} has no schedule '{entry}'",
+                FilePlace(view.kernel.manifest.path, "schedule"),
+                help=f"schedules in this kernel: {', '.join(offers) or 'none'}",
+            )
 
 
 def warps(view: View) -> Iterator[Diagnostic]:
@@ -186,7 +193,8 @@ def scopes(view: View) -> Iterator[Diagnostic]:
 def placed(view: View) -> Iterator[Diagnostic]:
     """Every instance runs in a role, or it would be linked for nothing."""
     for instance in view.kernel.instances:
-        if not view.role_of(instance) and instance.name != view.kernel.manifest.schedule[0]:
+        schedules = {name for name, _ in view.kernel.manifest.schedules}
+        if not view.role_of(instance) and instance.name not in schedules:
             yield Diagnostic(
                 "PL016",
                 f"{who(instance)} stands in no role",

@@ -17,7 +17,13 @@ ARRIVALS = (1 << 20) - 1
 # CUDA C++ Programming Guide, "Compute Capabilities": local memory of a thread, in bytes.
 STACK = 512 << 10
 _UNBOUNDED = (1 << 63) - 1
-_AMOUNT = {"shared": "bytes", "barrier": "threads", "mbarrier": "mbarriers", "stack": "bytes"}
+_AMOUNT = {
+    "shared": "bytes",
+    "barrier": "threads",
+    "mbarrier": "mbarriers",
+    "tensor_columns": "columns",
+    "stack": "bytes",
+}
 
 
 @dataclass(frozen=True)
@@ -56,7 +62,7 @@ def _port(place: Place, port: Port, extents: set[str]) -> Iterator[_Value]:
     if port.space == "register" and port.count:
         yield _Value(place, f"elements {of}", port.count)
     if port.space == "shared":
-        yield _Value(place, f"stages {of}", port.stages)
+        yield from (_Value(place, f"stages {of}", text) for text in filter(None, [port.stages]))
         if not port.by:
             yield _Value(place, f"arrivals {of}", port.arrivals, 1, ARRIVALS)
         yield from (_Value(place, f"bytes {of}", text) for text in filter(None, [port.bytes]))

@@ -5,20 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipelink import abi
-from pipelink.abi import Entry
 from pipelink.launch import LARGEST_EXTENT
 from pipelink.model import (
     Argument,
-    Call,
     ChannelPlan,
+    Copy,
     FactValue,
     Instance,
     InstancePlan,
+    Move,
     Parameter,
+    PhasePlan,
+    PhaseSpec,
     Plan,
+    Rearrange,
+    Region,
     RolePlan,
+    RoleSteps,
 )
-from pipelink.place.assign import Assignment, Ring, RolePlace, assign
+from pipelink.place.assign import Assignment, assign
+from pipelink.place.program import async_readers
+from pipelink.place.routes import Buffer, Route
+from pipelink.place.shared import phases_of
+from pipelink.place.steps import call, in_place, role_steps, variable
+from pipelink.transfer.records import Shuffle
 from pipelink.view import End, View
 
 ANY_EXTENT = (1, LARGEST_EXTENT)
@@ -27,29 +37,78 @@ ANY_EXTENT = (1, LARGEST_EXTENT)
 def place(view: View, facts: tuple[FactValue, ...], remarks: tuple[str, ...] = ()) -> Plan:
     """The complete plan of a checked kernel; `remarks` are what the check could not tell."""
     a = assign(view)
-    manifest = view.kernel.manifest
-    schedule_instance = view.kernel.instance(manifest.schedule[0])
+    manifest, arena = view.kernel.manifest, a.arena
+    kept = _kept_states(view, a)
+    phases = tuple(_phase(view, a, phase, kept) for phase in manifest.phases)
     return Plan(
         kernel=manifest.kernel,
         manifest=manifest.path,
         target=manifest.target,
         floating_point=view.kernel.instances[0].contract.floating_point,
-        threads=a.threads,
-        launch_registers=a.launch_registers,
-        shared_bytes=a.shared_bytes,
-        shared_limit=view.arch.shared_per_block,
+        threads=a.block.threads,
+        launch_registers=a.block.launch_registers,
+        shared_bytes=arena.bytes,
+        shared_limit=arena.limit,
+        shared_bound=arena.bound,
+        shared_how=arena.how,
         stack_bytes=sum(view.value(i, c.amount) for i, _, c in view.claims("stack")),
-        schedule=_call(view, schedule_instance, manifest.schedule[1]),
+        blocks_per_sm=manifest.blocks_per_sm,
         facts=facts,
         instances=tuple(_instance(view, a, i) for i in view.kernel.instances),
-        regions=tuple(sorted(a.regions, key=lambda r: r.offset)),
-        mbarriers=tuple(sorted(a.mbarriers, key=lambda m: m.offset)),
-        barriers=tuple(sorted(a.barriers, key=lambda b: b.id)),
-        roles=tuple(_role(view, a, r) for r in a.roles),
-        channels=tuple(_channels(view, a)),
+        regions=tuple(sorted(arena.regions, key=lambda r: (r.offset, r.name))),
+        mbarriers=tuple(sorted(arena.mbarriers, key=lambda m: (m.offset, m.name))),
+        barriers=tuple(sorted(a.barriers, key=lambda b: (b.id, b.instance, b.name))),
+        columns=tuple(sorted(a.columns, key=lambda c: (c.first, c.instance, c.name))),
+        allocated_columns=a.allocated_columns,
+        roles=tuple(RolePlan(r.name, r.first_warp, r.warps, r.reason) for r in a.block.roles),
+        phases=phases,
+        states=kept,
+        channels=tuple(_channel(route, phases) for route in a.routes),
         parameters=tuple(_parameters(view)),
         arguments=tuple(_arguments(view)),
         remarks=remarks,
+    )
+
+
+def _phase(view: View, a: Assignment, phase: PhaseSpec, kept: tuple[str, ...]) -> PhasePlan:
+    roles = []
+    for acts in a.program:
+        if acts.phase == phase.name:
+            made = role_steps(view, a, acts)
+            own = tuple(s for s in made.states if s not in kept)
+            roles.append(
+                RoleSteps(made.role, made.registers, own, made.variables, made.steps, made.reason)
+            )
+    schedule = None
+    if phase.schedule is not None:
+        owner = view.kernel.instance(phase.schedule[0])
+        schedule = call(view, a.routes, owner, phase.schedule[1])
+    return PhasePlan(phase.name, schedule, tuple(roles), _fenced(view, a, phase))
+
+
+def _fenced(view: View, a: Assignment, phase: PhaseSpec) -> bool:
+    """Whether bytes that an earlier phase stored to may now be used through the async proxy."""
+    order = [p.name for p in view.kernel.manifest.phases]
+    before = set(order[: order.index(phase.name)])
+
+    def starts(region: Region) -> bool:
+        return phase.name in region.phases and not before & set(region.phases)
+
+    def ended(region: Region) -> bool:
+        return bool(before & set(region.phases)) and phase.name not in region.phases
+
+    return view.arch.bulk_tensor_copy and any(
+        one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes
+        for one in filter(starts, a.arena.regions)
+        for other in filter(ended, a.arena.regions)
+    )
+
+
+def _kept_states(view: View, a: Assignment) -> tuple[str, ...]:
+    """The stage of a ring end that stands in several phases is kept between them."""
+    ends = {e.name: e for r in a.routes for e in (r.producer, r.consumer) if e.kind == "ring"}
+    return tuple(
+        variable(end) for end in ends.values() if len(phases_of(view, end.instance)) > 1
     )
 
 
@@ -74,126 +133,109 @@ def _bindings(view: View, a: Assignment, instance: Instance) -> Iterator[tuple[s
     for fact in instance.contract.facts:
         if fact.kind in ("imports", "chooses"):
             yield fact.name, abi.bound(view.facts[instance.name][fact.name])
-    offsets = {r.name: r.offset for r in a.regions} | {m.name: m.offset for m in a.mbarriers}
-    for ring in a.rings:
-        for end in (ring.producer, ring.consumer):
-            if end.instance.name != instance.name:
-                continue
-            for mine, placed in zip(end.port.parts, ring.producer.port.parts, strict=True):
-                yield f"{end.port.name}.{mine.name}", offsets[f"{ring.name}.{placed.name}"]
-            for what in ("full", "empty"):
-                yield f"{end.port.name}.{what}", offsets[f"{ring.name}.{what}"]
-            if end.port.direction == "out" and end.port.by not in ("", "copies"):
-                yield f"{end.port.name}.fence", int(needs_fence(ring))
+    seen: set[str] = set()
+    for route in a.routes:
+        for end, buffer in ((route.producer, route.source), (route.consumer, route.target)):
+            if end.instance.name == instance.name and buffer and end.name not in seen:
+                seen.add(end.name)
+                yield from _port_bindings(a, end, buffer)
+    offsets = a.arena.offsets
     for claim in instance.contract.claims:
         if claim.kind in ("shared", "mbarrier"):
             yield claim.name, offsets[f"{instance.name}.{claim.name}"]
+    for columns in a.columns:
+        if columns.instance == instance.name:
+            yield columns.name, columns.first
     for barrier in a.barriers:
         if barrier.instance == instance.name:
             yield barrier.name, barrier.id
             yield f"{barrier.name}.threads", barrier.threads
     role = view.role_of(instance)
     yield "role.threads", 32 * view.own_warps(instance)
-    yield "role.first_thread", next((32 * r.first_warp for r in a.roles if r.name == role), 0)
+    yield "role.first_thread", next((32 * r.first_warp for r in a.block.roles if r.name == role), 0)
 
 
-def _call(view: View, instance: Instance, name: str) -> Call:
-    found = view.entry(instance, name)
-    assert found is not None, "check has seen that the entry exists"
-    entry = found[1]
-    symbol = abi.entry_symbol(instance.contract.component, name)
-    return Call(
-        instance.name, symbol, instance.number, tuple(_call_arguments(view, instance, entry))
+def _port_bindings(a: Assignment, end: End, buffer: Buffer) -> Iterator[tuple[str, int]]:
+    """The parts of a tile or ring, and a ring's mbarriers."""
+    for mine, placed in zip(end.port.parts, buffer.parts, strict=True):
+        yield f"{end.port.name}.{mine.name}", a.arena.offsets[f"{buffer.name}.{placed.name}"]
+    if end.kind != "ring":
+        return
+    for what in ("full", "empty"):
+        yield f"{end.port.name}.{what}", a.arena.offsets[f"{buffer.name}.{what}"]
+    if end.out and end.port.by not in ("", "copies"):
+        yield f"{end.port.name}.fence", int(async_readers(buffer))
+
+
+def _channel(route: Route, phases: tuple[PhasePlan, ...]) -> ChannelPlan:
+    """What a channel comes to, in words."""
+    producer, consumer = route.producer, route.consumer
+    if in_place(route):
+        count = f"{producer.port.element} a thread, in place"
+        values = next(
+            (
+                f"{v.count} "
+                for p in phases
+                for r in p.roles
+                for v in r.variables
+                if v.name == variable(producer)
+            ),
+            "",
+        )
+        return ChannelPlan(producer.name, consumer.name, "registers", f"{values}{count}")
+    conflicts, said = [], []
+    for step in _steps_of(route, phases):
+        if isinstance(step, Move):
+            conflicts.append(step.moves.conflict)
+            said.append(f"{len(step.moves.accesses)} {step.moves.instruction}")
+        elif isinstance(step, Copy):
+            conflicts += [step.load.conflict, step.store.conflict]
+            said += [
+                f"{len(m.accesses)} {m.instruction}" for m in (step.load, step.store)
+            ]
+        elif isinstance(step, Rearrange):
+            way = step.way
+            said.append(
+                f"{way.shuffles} shuffles" if isinstance(way, Shuffle) else "within each thread"
+            )
+    buffer = route.buffers[0] if route.buffers else None
+    if buffer is not None and producer.kind == consumer.kind == "ring":
+        detail = f"{buffer.stages} stages of {buffer.stage_bytes} bytes, {_filling(buffer)}"
+        return ChannelPlan(producer.name, consumer.name, "ring", detail)
+    if producer.port.element != consumer.port.element and producer.port.element:
+        target = consumer.port.element or route.buffers[-1].parts[0].tile.element
+        if target != producer.port.element:
+            said.append(f"{producer.port.element} to {target}")
+    if buffer is not None:
+        stages = f"{buffer.stages} stages of " if buffer.handed else ""
+        said.append(f"{stages}{buffer.stage_bytes} bytes")
+    kind = f"{producer.kind} to {consumer.kind}"
+    return ChannelPlan(
+        producer.name, consumer.name, kind, ", ".join(said), max(conflicts, default=0)
     )
 
 
-def _call_arguments(view: View, instance: Instance, entry: Entry) -> Iterator[tuple[str, str]]:
-    extents = {f.name for f in instance.contract.facts if f.kind == "extent"}
-    for name in entry.arguments:
-        end = view.end(f"{instance.name}.{name}")
-        if name in extents:
-            yield "extent", name
-        elif end is None:
-            yield "tile", name
-        elif end.port.space == "global":
-            yield ("tensor_map" if end.port.box else "pointer"), _variable(end)
-        elif end.port.space == "shared":
-            yield "ring", _variable(end)
-        else:
-            yield "fragment", _variable(_producer(view, end))
+def _steps_of(route: Route, phases: tuple[PhasePlan, ...]) -> Iterator[object]:
+    """The glue's steps of a channel: they are titled by what they move."""
+    titles = {f"{route.producer.name} to {route.consumer.name}"}
+    for buffer in route.buffers:
+        titles |= {f"{route.producer.name} to {buffer.name}", f"{buffer.name} to {route.consumer.name}"}
+    if len(route.buffers) > 1:
+        a, b = route.buffers
+        titles |= {
+            f"{a.name}.{p.name} to {b.name}.{q.name}"
+            for p, q in zip(a.parts, b.parts, strict=True)
+        }
+    for phase in phases:
+        for role in phase.roles:
+            yield from (s for s in role.steps if getattr(s, "what", "") in titles)
 
 
-def _producer(view: View, end: End) -> End:
-    """The producing end of a register port's channel: the variable is named after it."""
-    return next(a for a, b in view.channels() if end.name in (a.name, b.name))
-
-
-def _variable(end: End) -> str:
-    return f"{end.instance.name}__{end.port.name}"
-
-
-def _role(view: View, a: Assignment, placed: RolePlace) -> RolePlan:
-    spec = next(r for r in view.kernel.manifest.roles if r.name == placed.name)
-    calls = tuple(_call(view, view.kernel.instance(i), e) for i, e in spec.steps)
-    rings, fragments = [], []
-    for instance in view.role_instances(placed.name):
-        for index, port in enumerate(instance.contract.ports):
-            end = End(instance, index)
-            if port.space == "shared":
-                rings.append(_variable(end))
-            elif port.space == "register" and port.direction == "out":
-                count = view.fragment_count(end)
-                fragments.append((_variable(end), abi.ELEMENT_TYPES[port.element], count))
-    claims = [(i, c) for i in view.role_instances(placed.name) if (c := view.claim(i, "registers"))]
-    if placed.registers:
-        most = ", ".join(f"{i.name} {c[1]}" for i, c in claims)
-        reason = f"setmaxnreg {placed.registers}: the most of {most}"
-    else:
-        reason = f"no setmaxnreg: what the code needs, of {a.launch_registers} at most"
-    return RolePlan(
-        placed.name,
-        placed.first_warp,
-        placed.warps,
-        placed.registers,
-        calls,
-        tuple(rings),
-        tuple(fragments),
-        reason,
-    )
-
-
-def needs_fence(ring: Ring) -> bool:
-    """Ordinary stores become visible to bulk copies and wgmma by a fence of the writer, before it
-    arrives; a consumer that does not say how it reads gets one too."""
-    return ring.consumer.port.proxy != "generic"
-
-
-def _channels(view: View, a: Assignment) -> Iterator[ChannelPlan]:
-    for producer, consumer in view.channels():
-        if producer.port.space == "register":
-            count = view.fragment_count(producer)
-            yield ChannelPlan(
-                producer.name,
-                consumer.name,
-                "registers",
-                f"{count} {producer.port.element} a thread, in place",
-            )
-        else:
-            ring = next(r for r in a.rings if r.producer.name == producer.name)
-            stage = sum(view.part_bytes(producer.instance, p) for p in producer.port.parts)
-            yield ChannelPlan(
-                producer.name,
-                consumer.name,
-                "ring",
-                f"{ring.stages} stages of {stage} bytes, {_filling(ring)}",
-            )
-
-
-def _filling(ring: Ring) -> str:
-    by = ring.producer.port.by
+def _filling(buffer: Buffer) -> str:
+    by = buffer.producer.port.by
     if by in ("", "copies"):
         return "filled by bulk copies"
-    fence = "a fence to the async proxy" if needs_fence(ring) else "no fence"
+    fence = "a fence to the async proxy" if async_readers(buffer) else "no fence"
     return f"filled by stores, {by.replace('_', ' ')} arrives, {fence}"
 
 
@@ -204,7 +246,7 @@ def _parameters(view: View) -> Iterator[Parameter]:
             port = end.port
             yield Parameter(
                 kind="tensor_map" if port.box else "pointer",
-                name=_variable(end),
+                name=variable(end),
                 argument=argument,
                 element=port.element,
                 shape=view.shape(end.instance, port.shape),

@@ -22,28 +22,28 @@ class RoleNeed:
     registers: int
 
 
-def launch_registers(arch: Arch, threads: int) -> int:
-    """Registers a thread at launch, for one block an SM, as the hardware allocates them."""
+def launch_registers(arch: Arch, threads: int, blocks: int = 1) -> int:
+    """Registers a thread at launch, with so many blocks an SM, as the hardware allocates them."""
     step = arch.register_granularity
     most = -(-arch.registers_per_thread // step) * step
-    return min(arch.registers_per_sm // threads // step * step, most)
+    return min(arch.registers_per_sm // (threads * blocks) // step * step, most)
 
 
-def pool(arch: Arch, threads: int) -> int:
+def pool(arch: Arch, threads: int, blocks: int = 1) -> int:
     """Registers that the roles of a block share."""
-    return launch_registers(arch, threads) * threads
+    return launch_registers(arch, threads, blocks) * threads
 
 
-def excess(arch: Arch, roles: Sequence[RoleNeed]) -> int:
+def excess(arch: Arch, roles: Sequence[RoleNeed], blocks: int = 1) -> int:
     """Registers by which the roles' claims pass the pool; 0 or less if they fit."""
     threads = sum(r.threads for r in roles)
-    return sum(r.threads * r.registers for r in roles) - pool(arch, threads)
+    return sum(r.threads * r.registers for r in roles) - pool(arch, threads, blocks)
 
 
-def largest_fitting(arch: Arch, roles: Sequence[RoleNeed], name: str) -> int:
+def largest_fitting(arch: Arch, roles: Sequence[RoleNeed], name: str, blocks: int = 1) -> int:
     """The most registers that role `name` can have beside the others; 0 if none fits."""
     own = next(r for r in roles if r.name == name)
-    left = own.registers * own.threads - excess(arch, roles)
+    left = own.registers * own.threads - excess(arch, roles, blocks)
     step = arch.register_granularity
     fitting = left // own.threads // step * step
     return fitting if fitting >= 24 else 0

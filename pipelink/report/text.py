@@ -15,6 +15,7 @@ from rich.text import Text
 
 from pipelink.abi import Claim, Contract, Fact, Operation, Part, Port
 from pipelink.driver import Product
+from pipelink.model import Call
 from pipelink.report.identity import summary
 from pipelink.resolve import shown
 from pipelink.sass import Comparison
@@ -62,10 +63,12 @@ def print_map(product: Product, identity: Comparison | None, out: TextIO | None 
         _roles(product),
         _memory(product),
         _barriers(product),
+        _columns(product),
         _channels(product),
         _arguments(product),
         _extents(product),
         _facts(product),
+        _choices(product),
     ):
         if table.row_count:
             console.print(table)
@@ -89,12 +92,19 @@ def _owners(product: Product) -> Table:
 
 
 def _roles(product: Product) -> Table:
-    table = _table("Warps and registers", "role", "warps", "threads", "registers", "steps", "why")
-    for r in product.plan.roles:
-        first, last = r.first_warp, r.first_warp + r.warps - 1
-        steps = ", ".join(c.instance for c in r.steps)
-        registers = str(r.registers or product.audited.registers)
-        table.add_row(r.name, f"{first}-{last}", str(32 * r.warps), registers, steps, r.reason)
+    plan = product.plan
+    several = len(plan.phases) > 1
+    heads = ("phase",) if several else ()
+    table = _table("Warps and registers", *heads, "role", "warps", "threads", "registers", "steps", "why")
+    placed = {r.name: r for r in plan.roles}
+    for phase in plan.phases:
+        for steps in phase.roles:
+            r = placed[steps.role]
+            first, last = r.first_warp, r.first_warp + r.warps - 1
+            calls = ", ".join(s.instance for s in steps.steps if isinstance(s, Call))
+            registers = str(steps.registers or product.audited.registers)
+            row = (r.name, f"{first}-{last}", str(32 * r.warps), registers, calls, steps.reason)
+            table.add_row(*((phase.name,) if several else ()), *row)
     return table
 
 
@@ -114,14 +124,22 @@ def _barriers(product: Product) -> Table:
     table = _table("Named barriers", "id", "threads", "barrier", "owner", "why")
     for b in product.plan.barriers:
         ids = str(b.id) if b.count == 1 else f"{b.id}-{b.id + b.count - 1}"
-        table.add_row(ids, str(b.threads), b.name, b.instance, b.reason)
+        table.add_row(ids, str(b.threads), b.name, b.instance or "the glue", b.reason)
+    return table
+
+
+def _columns(product: Product) -> Table:
+    table = _table("Tensor memory", "from", "to", "claim", "owner", "why")
+    for c in product.plan.columns:
+        table.add_row(str(c.first), str(c.first + c.count), c.name, c.instance, c.reason)
     return table
 
 
 def _channels(product: Product) -> Table:
-    table = _table("Channels", "from port", "to port", "transfer", "what")
+    table = _table("Channels", "from port", "to port", "transfer", "what", "bank conflicts")
     for c in product.plan.channels:
-        table.add_row(c.producer, c.consumer, c.transfer, c.detail)
+        ways = "-" if not c.conflict else "none" if c.conflict == 1 else f"{c.conflict} ways"
+        table.add_row(c.producer, c.consumer, c.transfer, c.detail, ways)
     return table
 
 
@@ -149,6 +167,13 @@ def _facts(product: Product) -> Table:
         if f.kind != "imports" or f.provider == f.instance:
             by = f"{f.instance} (default)" if f.kind == "imports" else f.instance
             table.add_row(f.name, escape(shown(f.value)), by, ", ".join(f.consumers) or "-")
+    return table
+
+
+def _choices(product: Product) -> Table:
+    table = _table("Facts left to the link", "fact", "value", "why")
+    for c in product.plan.choices:
+        table.add_row(c.fact, escape(shown(c.value)), c.reason)
     return table
 
 

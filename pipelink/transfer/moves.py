@@ -27,16 +27,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Literal
 
 from pipelink.abi import SWIZZLES
 from pipelink.arch import Arch
 from pipelink.transfer import banks, words
-from pipelink.transfer.addresses import Bases
-from pipelink.transfer.places import Places, Refused, piece_bytes, places, swizzled, terms
+from pipelink.transfer.addresses import At, Bases, Parts
+from pipelink.transfer.places import Refused, piece_bytes, places
 from pipelink.transfer.records import WORD, Access, Fragment, Moves, Tile, Word
 
 _LANES = 32
+_BANKS = 128  # bytes
 _ROWS = 8
 Direction = Literal["store", "load"]
 Form = Literal["vector", "matrix", "matrix.trans"]
@@ -44,28 +46,25 @@ Form = Literal["vector", "matrix", "matrix.trans"]
 
 @dataclass(frozen=True)
 class _Site:
-    """An access: the place that each thread names, the pieces that move, and for how many threads.
-    `table` is of matrix rows where it is an access to matrices."""
+    """An access: what each thread names, the pieces that move, and for how many threads. What a
+    thread names is a row where it is an access to matrices."""
 
-    table: tuple[int, ...]
+    at: At
     pieces: tuple[int, ...]
     threads: int
 
 
 @dataclass(frozen=True)
 class _Job:
-    """What is to move."""
+    """What is to move: where each piece is, in how many threads, and of how many bytes."""
 
     direction: Direction
-    table: Places
+    threads: int
+    parts: Parts
+    at: list[At]
     counts: list[int]
     piece: int
-    swizzle: int
     pieces: list[int]  # those that move: of pieces at one place, the first
-
-    @property
-    def threads(self) -> int:
-        return len(self.table[0])
 
 
 def store(fragment: Fragment, tile: Tile, threads: int, arch: Arch) -> Moves:
@@ -84,11 +83,12 @@ def _moves(
     if tile.swizzle not in SWIZZLES:
         raise Refused(f"a swizzle of {tile.swizzle} bytes")
     table, counts = places(fragment, tile, threads)
-    first: dict[tuple[int, ...], int] = {}
-    pieces = [n for n, column in enumerate(table) if first.setdefault(tuple(column), n) == n]
-    pieces = [n for n in pieces if counts[n]]
-    job = _Job(direction, table, counts, piece_bytes(tile.element), tile.swizzle, pieces)
-    same = [first[tuple(column)] for column in table]
+    parts = Parts(tile.swizzle)
+    at = [parts.split(column) for column in table]
+    first: dict[At, int] = {}
+    same = [first.setdefault(place, n) for n, place in enumerate(at)]
+    pieces = [n for n, of in enumerate(same) if n == of and counts[n]]
+    job = _Job(direction, threads, parts, at, counts, piece_bytes(tile.element), pieces)
     ways: list[tuple[Form, list[_Site]]] = [("vector", _vectors(job, n)) for n in (16, 8, 4)]
     if matrices and threads % _LANES == 0 and not any(n % _LANES for n in counts):
         ways += [(form, sites) for form, sites in _matrices(job) if sites]
@@ -114,18 +114,14 @@ def _vectors(job: _Job, widest: int) -> list[_Site]:
 
 
 def _of_width(job: _Job, pieces: Sequence[int], width: int) -> Iterator[_Site]:
-    groups: dict[tuple[int, int], list[int]] = {}
+    groups: dict[tuple[int, int, int], list[int]] = {}
     for piece in pieces:
-        groups.setdefault((job.table[piece][0] // width, job.counts[piece]), []).append(piece)
-    for (_, threads), group in groups.items():
-        group.sort(key=lambda piece: job.table[piece][0])
-        first = job.table[group[0]]
-        if len(group) * job.piece == width and all(
-            place % width == 0 and job.table[piece][thread] == place + n * job.piece
-            for thread, place in enumerate(first[:threads])
-            for n, piece in enumerate(group)
-        ):
-            yield _Site(tuple(first), tuple(group), threads)
+        part, value = job.at[piece]
+        groups.setdefault((part, value // width, job.counts[piece]), []).append(piece)
+    for (_, _, threads), group in groups.items():
+        at = min(job.at[piece] for piece in group)
+        if len(group) * job.piece == width and job.parts.aligned(at, width):
+            yield _Site(at, tuple(sorted(group, key=lambda piece: job.at[piece])), threads)
 
 
 # Matrices
@@ -137,75 +133,100 @@ def _matrices(job: _Job) -> Iterator[tuple[Form, list[_Site]]]:
     forms: tuple[Form, Form] = ("matrix", "matrix.trans")
     for form, single in zip(forms, (_straight(job), _transposed(job)), strict=True):
         yield form, _joined(job, single)
-        in_tile = sorted(single, key=lambda site: site.table[0])
+        in_tile = sorted(single, key=lambda site: site.at[1])
         if in_tile != single:
             yield form, _joined(job, in_tile)
 
 
 def _straight(job: _Job) -> list[_Site]:
-    """Matrices of one word a lane."""
-    found = []
+    """Matrices of one word a lane: lane 4 * row + n is n words into the row."""
+    found, rows = [], {}
     for site in _vectors(job, WORD):
-        rows = [site.table[thread - thread % 4] for thread in range(job.threads)]
-        if len(site.pieces) * job.piece != WORD or any(
-            row % 16 or place != row + thread % 4 * WORD
-            for thread, (row, place) in enumerate(zip(rows, site.table, strict=True))
-        ):
+        if site.at[0] not in rows:
+            rows[site.at[0]] = _rows_of(job, site.at[0])
+        part = rows[site.at[0]]
+        if len(site.pieces) * job.piece != WORD or part is None or site.at[1] % 16:
             return []
-        found.append(_with_rows(site.pieces, rows[::4], site.threads))
+        found.append(_Site((part, site.at[1]), site.pieces, site.threads))
     return found
+
+
+def _rows_of(job: _Job, part: int) -> int | None:
+    """The thread part of the rows in which lanes have their words."""
+    table = job.parts.tables[part]
+    rows = [table[thread - thread % 4] for thread in range(job.threads)]
+    if any(
+        row % 16 or place != row + thread % 4 * WORD
+        for thread, (row, place) in enumerate(zip(rows, table, strict=True))
+    ):
+        return None
+    return job.parts.split(_eight_lanes(rows[::4]))[0]
 
 
 def _transposed(job: _Job) -> list[_Site]:
     """Matrices whose lanes have two halves from two rows; neighbours in the registers, so that a word
     is a word."""
     found: list[_Site] = []
-    if job.piece != 2 or len(job.pieces) % 2:
+    if (
+        job.piece != 2
+        or len(job.pieces) % 2
+        or not all(_columns(job, *job.at[p]) for p in job.pieces)
+    ):
         return found
+    made: dict[tuple[int, int, int], int] = {}
     for pair in zip(job.pieces[::2], job.pieces[1::2], strict=True):
-        for piece in pair:
-            column = job.table[piece]
-            if any(
-                column[t - t % _LANES + t % 4] % 16
-                or place != column[t - t % _LANES + t % 4] + t % _LANES // 4 * 2
-                for t, place in enumerate(column)
-            ):
-                return []
-        rows = [
-            job.table[pair[row % 2]][warp + row // 2]
-            for warp in range(0, job.threads, _LANES)
-            for row in range(_ROWS)
-        ]
-        found.append(_with_rows(pair, rows, min(job.counts[piece] for piece in pair)))
+        (even, value), (odd, other) = (job.at[piece] for piece in pair)
+        key = (even, odd, other - value)
+        if key not in made:
+            halves = [job.parts.tables[even], [place + key[2] for place in job.parts.tables[odd]]]
+            rows = [
+                halves[row % 2][warp + row // 2]
+                for warp in range(0, job.threads, _LANES)
+                for row in range(_ROWS)
+            ]
+            made[key] = job.parts.split(_eight_lanes(rows))[0]
+        found.append(_Site((made[key], value), pair, min(job.counts[piece] for piece in pair)))
     return found
 
 
-def _with_rows(pieces: tuple[int, ...], rows: Sequence[int], threads: int) -> _Site:
-    """A site whose table is the row that each lane names, eight lanes after eight lanes the same."""
-    return _Site(
-        tuple(
-            rows[warp + lane % _ROWS]
-            for warp in range(0, len(rows), _ROWS)
-            for lane in range(_LANES)
-        ),
-        pieces,
-        threads,
+@cache
+def _turned(table: tuple[int, ...]) -> bool:
+    """Whether lane 4 * n + m is n halves into the row of lane m, in each warp."""
+    rows = [table[t - t % _LANES + t % 4] for t in range(len(table))]
+    return all(
+        row % 16 == 0 and place == row + t % _LANES // 4 * 2
+        for t, (row, place) in enumerate(zip(rows, table, strict=True))
     )
+
+
+def _columns(job: _Job, part: int, value: int) -> bool:
+    return value % 16 == 0 and _turned(job.parts.tables[part])
+
+
+def _eight_lanes(rows: Sequence[int]) -> list[int]:
+    """The row that each lane names, the same in each eight lanes of a warp."""
+    return [
+        rows[warp + lane % _ROWS] for warp in range(0, len(rows), _ROWS) for lane in range(_LANES)
+    ]
 
 
 def _joined(job: _Job, single: Sequence[_Site]) -> list[_Site]:
     """Matrices by fours, twos and ones: as many as have rows that terms can name."""
     found, left = [], list(single)
+    made: dict[tuple[At, ...], int] = {}
     while left:
         for size in (4, 2, 1):
             group = left[:size]
             if len(group) == size and len({site.threads for site in group}) == 1:
-                table = tuple(
-                    group[thread // _ROWS % size].table[thread] for thread in range(job.threads)
-                )
-                if size == 1 or terms([place - table[0] for place in table]) is not None:
+                value = group[0].at[1]
+                key = tuple((site.at[0], site.at[1] - value) for site in group)
+                if key not in made:
+                    tables = [job.parts.places(at) for at in key]
+                    each = [tables[t // _ROWS % size][t] for t in range(job.threads)]
+                    made[key] = job.parts.split(each)[0]
+                if size == 1 or job.parts.terms(made[key]) is not None:
                     pieces = tuple(piece for site in group for piece in site.pieces)
-                    found.append(_Site(table, pieces, group[0].threads))
+                    found.append(_Site((made[key], value), pieces, group[0].threads))
                     left = left[size:]
                     break
     return found
@@ -216,9 +237,9 @@ def _joined(job: _Job, single: Sequence[_Site]) -> list[_Site]:
 
 def _made(job: _Job, form: Form, sites: Sequence[_Site], same: Sequence[int]) -> Iterator[Moves]:
     """The instructions for these accesses, if their addresses can be computed."""
-    bases, reached = Bases(job.swizzle), []
+    bases, reached = Bases(job.parts), []
     for site in sites:
-        found = bases.reach(site.table)
+        found = bases.reach(site.at)
         if found is None:
             return
         reached.append(found)
@@ -235,7 +256,7 @@ def _made(job: _Job, form: Form, sites: Sequence[_Site], same: Sequence[int]) ->
         accesses,
         conflict,
         wavefronts,
-        -(-len(job.table) * job.piece // WORD),
+        -(-len(same) * job.piece // WORD),
         loaded,
         assembled,
     )
@@ -243,18 +264,26 @@ def _made(job: _Job, form: Form, sites: Sequence[_Site], same: Sequence[int]) ->
 
 def _served(job: _Job, form: Form, sites: Sequence[_Site]) -> tuple[int, int]:
     """The worst conflict of all warps' accesses, and the wavefronts of the warp that has most."""
-    worst, most = 1, 0
+    ways: dict[tuple[int, int, int, int], list[list[int]]] = {}
+    warps: list[list[list[int]]] = []
+    for site in sites:
+        part, value = site.at
+        key = (part, value % max(job.parts.period, _BANKS), len(site.pieces), site.threads)
+        if key not in ways:
+            ways[key] = _of_warps(job, form, _Site(key[:2], site.pieces, site.threads))
+        warps.append(ways[key])
+    totals = [banks.total(parts) for parts in zip(*warps, strict=True)]
+    return max(worst for worst, _ in totals), max(taken for _, taken in totals)
+
+
+def _of_warps(job: _Job, form: Form, site: _Site) -> list[list[int]]:
+    places, bytes_ = job.parts.swizzled(site.at), len(site.pieces) * job.piece
+    found = []
     for warp in range(0, job.threads, _LANES):
-        parts = []
-        for site in sites:
-            lanes = [swizzled(p, job.swizzle) for p in site.table[warp : warp + _LANES]]
-            lanes = lanes[: max(site.threads - warp, 0)]
-            bytes_ = len(site.pieces) * job.piece
-            rows = bytes_ // WORD * _ROWS if form != "vector" and lanes else 0
-            parts.append(banks.of_warp(bytes_, lanes, rows=rows))
-        ways, wavefronts = banks.total(parts)
-        worst, most = max(worst, ways), max(most, wavefronts)
-    return worst, most
+        lanes = places[warp : min(warp + _LANES, max(site.threads, warp))]
+        rows = bytes_ // WORD * _ROWS if form != "vector" and lanes else 0
+        found.append(banks.of_warp(bytes_, lanes, rows=rows))
+    return found
 
 
 def _taken(

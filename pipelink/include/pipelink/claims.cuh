@@ -270,6 +270,30 @@ constexpr auto claims_mbarriers(Count, Arrivals, PIPELINK_HERE) {
     return MbarrierClaim<name, expression_of<Count>, expression_of<Arrivals>>(Place{file, line});
 }
 
+// `Columns` columns of tensor memory. The glue allocates those of all claims at once, and the first
+// column of each is a constant.
+template <Name name, class Columns, Name... entries>
+struct ColumnClaim : Claim<name> {
+    using Claim<name>::Claim;
+    // The tensor-memory address of this claim's first column: its lane is 0.
+    __device__ __forceinline__ static std::uint32_t address(Self self) {
+        return static_cast<std::uint32_t>(pipelink_bind(self, slot_of<name>));
+    }
+    template <Name... names>
+    constexpr auto during() const {
+        return ColumnClaim<name, Columns, names...>(this->place);
+    }
+    static constexpr void describe(Writer& out) {
+        out.field("kind", "tensor_columns");
+        write_expression<Columns>(out, "amount");
+        write_scope<PerRole, entries...>(out);
+    }
+};
+template <Name name, ExpressionOrNumber Columns>
+constexpr auto claims_tensor_columns(Columns, PIPELINK_HERE) {
+    return ColumnClaim<name, expression_of<Columns>>(Place{file, line});
+}
+
 // A claim that is one number of the role: its warps, the registers of a thread, stack bytes.
 template <Name kind, class Amount>
 struct RoleClaim : Claim<kind> {

@@ -402,6 +402,52 @@ constexpr auto ring_in(PIPELINK_HERE) {
     return RingInMaker<name>{Place{file, line}};
 }
 
+// A tile in shared memory that stands still while a step runs: the glue has it filled before the
+// step that takes it, hands it on after the step that makes it, and converts it on the way where the
+// two ends lay it out differently. `Proxy` is how the step reads or writes it.
+template <Name name_, bool out_, class Proxy, class... Parts>
+struct SharedTile : Port<name_> {
+    using Port<name_>::Port;
+    using Argument = const RingState&;
+    // The shared address of `part`; the same as a pointer.
+    template <class PartType>
+    __device__ __forceinline__ static std::uint32_t address(Self self, PartType,
+                                                            const RingState& state) {
+        return pipelink_region(self, PartType::template slot<name_>,
+                               state.stage * PartType::bytes(self));
+    }
+    template <class T, class PartType>
+    __device__ __forceinline__ static T* pointer(Self self, PartType tile, const RingState& state) {
+        return shared_pointer<T>(address(self, tile, state));
+    }
+    static constexpr void describe(Writer& out) {
+        describe_port<"">(out, "shared", out_ ? "out" : "in");
+        out.field("by", "step");
+        out.field("proxy", Proxy::name);
+        out.key("parts");
+        out.put('[');
+        (Parts::describe(out), ...);
+        out.put(']');
+    }
+};
+// `tile_in<"x">()(async_proxy, parts...)`
+template <Name name, bool out>
+struct SharedTileMaker {
+    Place place;
+    template <class Proxy, class... Parts>
+    constexpr auto operator()(Proxy, Parts...) const {
+        return SharedTile<name, out, Proxy, Parts...>(place);
+    }
+};
+template <Name name>
+constexpr auto tile_out(PIPELINK_HERE) {
+    return SharedTileMaker<name, true>{Place{file, line}};
+}
+template <Name name>
+constexpr auto tile_in(PIPELINK_HERE) {
+    return SharedTileMaker<name, false>{Place{file, line}};
+}
+
 // What a producer promises of the data of a port, and what a consumer needs of them.
 struct PromiseTag {};
 template <Name name_, class Port>

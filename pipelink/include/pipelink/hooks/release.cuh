@@ -11,6 +11,13 @@ extern "C" __device__ std::size_t __nv_cvta_generic_to_shared_impl(const void*);
 // lose half-precision stores to an alias-analysis fault.
 extern __shared__ __align__(1024) unsigned char pipelink_arena[];
 
+// Hopper suspends a thread that waits; before it, the wait is a loop of tests.
+#if __CUDA_ARCH__ >= 900
+#define PIPELINK_WAIT "mbarrier.try_wait.parity.shared::cta.b64"
+#else
+#define PIPELINK_WAIT "mbarrier.test_wait.parity.shared::cta.b64"
+#endif
+
 extern "C" {
 
 __device__ __forceinline__ std::uint32_t pipelink_address(std::uint32_t offset) {
@@ -28,7 +35,7 @@ __device__ void pipelink_wait(pipelink::Self, std::uint64_t, unsigned, std::uint
         "{\n"
         ".reg .pred done;\n"
         "WAIT_%=:\n"
-        "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+        PIPELINK_WAIT " done, [%0], %1;\n"
         "@done bra DONE_%=;\n"
         "bra WAIT_%=;\n"
         "DONE_%=:\n"
@@ -60,8 +67,10 @@ __device__ __forceinline__ void pipelink_mbarrier_init(std::uint32_t offset, uns
                  : "memory");
 }
 
+#if __CUDA_ARCH__ >= 900
 __device__ __forceinline__ void pipelink_mbarrier_init_fence() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
+#endif
 
 }  // extern "C"

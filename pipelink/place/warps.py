@@ -1,0 +1,238 @@
+"""Warps and registers: roles of one phase stand side by side, roles of different phases may share
+warps. Whole warpgroups start at a multiple of four warps, as wgmma and setmaxnreg need them.
+
+Registers move between roles by setmaxnreg, out of a pool that the launch fixes (registers.py). A role
+that does not run in a phase keeps what it had.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where
+from pipelink.model import Instance
+from pipelink.place.pack import Item, pack
+from pipelink.place.registers import RoleNeed, excess, largest_fitting, launch_registers, pool
+from pipelink.view import View, who
+
+WARPGROUP = 4
+
+
+@dataclass(frozen=True)
+class RolePlace:
+    """A role's warps, and why they are there."""
+
+    name: str
+    first_warp: int
+    warps: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Block:
+    """The threads of a block, and the registers of each role in each phase, where setmaxnreg sets
+    them: by (phase, role)."""
+
+    threads: int
+    launch_registers: int
+    roles: tuple[RolePlace, ...]
+    registers: dict[tuple[str, str], int]
+
+
+def place_block(view: View, faults: list[Diagnostic]) -> Block:
+    """Warps for every role; faults for what does not fit."""
+    roles = _warps(view)
+    threads = 32 * max((r.first_warp + r.warps for r in roles), default=0)
+    blocks = view.kernel.manifest.blocks_per_sm
+    misfit = _threads_fault(view, roles, threads)
+    if misfit is not None:
+        faults.append(misfit)
+        return Block(threads, 0, (), {})
+    launch = launch_registers(view.arch, threads, blocks)
+    return Block(threads, launch, roles, _registers(view, roles, threads, launch, faults))
+
+
+def _live(view: View, role: str) -> int:
+    """The phases in which a role runs, as a bit set."""
+    phases = view.kernel.manifest.phases
+    return sum(1 << n for n, p in enumerate(phases) if any(r.name == role for r in p.roles))
+
+
+def _align(warps: int) -> int:
+    return WARPGROUP if warps % WARPGROUP == 0 else 1
+
+
+def _warps(view: View) -> tuple[RolePlace, ...]:
+    """In the manifest's order where that takes no more warps than any other."""
+    items = [
+        Item(r.name, view.warps(r.name), _align(view.warps(r.name)), _live(view, r.name))
+        for r in view.kernel.manifest.roles
+        if view.warps(r.name) > 0
+    ]
+    if not items:
+        return ()
+    packing = pack(items)
+    inorder = _in_order(items)
+    end = max(inorder[i.name] + i.size for i in items)
+    keeps = end <= packing.end
+    starts = inorder if keeps else packing.offsets
+    why = "in the manifest's order" if keeps else "whole warpgroups first"
+    return tuple(
+        RolePlace(i.name, starts[i.name], i.size, _shared(items, starts, i) or why) for i in items
+    )
+
+
+def _in_order(items: list[Item]) -> dict[str, int]:
+    starts: dict[str, int] = {}
+    for item in items:
+        taken = [(starts[o.name], o) for o in items if o.name in starts and o.live & item.live]
+        start = 0
+        while any(s < start + item.size and start < s + o.size for s, o in taken):
+            start += item.align
+        starts[item.name] = start
+    return starts
+
+
+def _shared(items: list[Item], starts: dict[str, int], item: Item) -> str:
+    others = [
+        f"'{o.name}'"
+        for o in items
+        if o is not item
+        and not o.live & item.live
+        and starts[o.name] < starts[item.name] + item.size
+        and starts[item.name] < starts[o.name] + o.size
+    ]
+    return f"on warps of {', '.join(others)}, which runs in another phase" if others else ""
+
+
+def _threads_fault(view: View, roles: tuple[RolePlace, ...], threads: int) -> Diagnostic | None:
+    arch, blocks = view.arch, view.kernel.manifest.blocks_per_sm
+    listing = ", ".join(f"{r.name} {32 * r.warps}" for r in roles)
+    places = tuple(dict.fromkeys(_warp_places(view)))
+    if not 0 < threads <= arch.threads_per_block:
+        return Diagnostic(
+            "PL033",
+            f"the roles have {threads} threads ({listing}), a block of {arch.name} has "
+            f"1 to {arch.threads_per_block}",
+            FilePlace(view.kernel.manifest.path, "roles"),
+            places,
+        )
+    most = min(arch.warps_per_sm * 32 // threads, arch.blocks_per_sm)
+    if blocks > most:
+        return Diagnostic(
+            "PL033",
+            f"{blocks} blocks of {threads} threads ({listing}) do not fit an SM of {arch.name}: it has "
+            f"{arch.warps_per_sm * 32} threads and {arch.blocks_per_sm} blocks",
+            FilePlace(view.kernel.manifest.path, "blocks_per_sm"),
+            places,
+            help=f"at most {most} fit",
+        )
+    return None
+
+
+def _registers(
+    view: View,
+    roles: tuple[RolePlace, ...],
+    threads: int,
+    launch: int,
+    faults: list[Diagnostic],
+) -> dict[tuple[str, str], int]:
+    """What setmaxnreg sets: nothing, where it can't be used or not every role says its registers."""
+    claims = {r.name: register_claim(view, r.name) for r in roles}
+    whole = all(r.warps % WARPGROUP == 0 for r in roles)
+    if not (view.arch.setmaxnreg and len(roles) > 1 and whole and all(claims.values())):
+        faults += [
+            _above_launch(view, n, c, launch, threads)
+            for n, c in claims.items()
+            if c and c[2] > launch
+        ]
+        return {}
+    held = dict.fromkeys(range(threads // 128), launch)
+    found = {}
+    for phase in view.kernel.manifest.phases:
+        running = [r for r in roles if any(s.name == r.name for s in phase.roles)]
+        for role in running:
+            claim = claims[role.name]
+            assert claim is not None, "every role claims registers here"
+            first = role.first_warp // WARPGROUP
+            groups = range(first, first + role.warps // WARPGROUP)
+            if any(held[g] != claim[2] for g in groups):
+                found[phase.name, role.name] = claim[2]
+            held |= dict.fromkeys(groups, claim[2])
+        busy = {g for r in running for g in range(r.first_warp // 4, (r.first_warp + r.warps) // 4)}
+        needs = [RoleNeed(r.name, 32 * r.warps, c[2]) for r in running if (c := claims[r.name])]
+        idle = [RoleNeed("idle warps", 128, n) for g, n in held.items() if g not in busy]
+        if excess(view.arch, [*needs, *idle], view.kernel.manifest.blocks_per_sm) > 0:
+            faults.append(_too_many_registers(view, needs, idle))
+            break
+    return found
+
+
+def register_claim(view: View, role: str) -> tuple[Instance, int, int] | None:
+    """The largest register claim of a role's steps: (instance, index, registers)."""
+    found = [(i, *c) for i in view.role_instances(role) if (c := view.claim(i, "registers"))]
+    return max(found, key=lambda f: f[2], default=None)
+
+
+def _claim_places(view: View, needs: list[RoleNeed]) -> list[Where]:
+    claims = [register_claim(view, n.name) for n in needs]
+    return [Place(c[0].name, "claims", c[1], f"{c[2]} registers a thread") for c in claims if c]
+
+
+def _register_causes(view: View, needs: list[RoleNeed]) -> Iterator[Where]:
+    for need in needs:
+        claim = register_claim(view, need.name)
+        if claim:
+            yield from view.causes(claim[0], claim[0].contract.claims[claim[1]].amount)
+
+
+def _too_many_registers(view: View, needs: list[RoleNeed], idle: list[RoleNeed]) -> Diagnostic:
+    arch, blocks = view.arch, view.kernel.manifest.blocks_per_sm
+    every = [*needs, *idle]
+    threads = sum(n.threads for n in every)
+    total = sum(n.threads * n.registers for n in every)
+    listing = " + ".join(f"{n.threads} x {n.registers} ({n.name})" for n in every)
+    fits = [(n, largest_fitting(arch, every, n.name, blocks)) for n in needs]
+    offers = [_offer(needs, n.name, f) for n, f in fits if f]
+    places = _claim_places(view, needs)
+    each = launch_registers(arch, threads, blocks)
+    return Diagnostic(
+        "PL031",
+        f"the roles claim {total} registers, the pool has {pool(arch, threads, blocks)}: {listing}",
+        places[0],
+        (*places[1:], *dict.fromkeys(_warp_places(view)), *_register_causes(view, needs)),
+        notes=(f"a launch of {threads} threads has {each} each",),
+        help=f"what fits: {', or '.join(offers)}" if offers else "use fewer roles or smaller tiles",
+    )
+
+
+def _offer(needs: list[RoleNeed], name: str, fitting: int) -> str:
+    """The registers of every role, with those of role `name` lowered to what fits."""
+    return " and ".join(f"{fitting if n.name == name else n.registers} ({n.name})" for n in needs)
+
+
+def _warp_places(view: View) -> Iterator[Where]:
+    """The claims that make the block as large as it is."""
+    for instance, index, claim in view.claims("warps"):
+        threads = 32 * view.value(instance, claim.amount)
+        yield Place(instance.name, "claims", index, f"{threads} threads of '{instance.name}'")
+        yield from view.causes(instance, claim.amount)
+
+
+def _above_launch(
+    view: View, role: str, claim: tuple[Instance, int, int], launch: int, threads: int
+) -> Diagnostic:
+    instance, index, registers = claim
+    return Diagnostic(
+        "PL031",
+        f"role '{role}' needs {registers} registers a thread by {who(instance)}, a launch of {threads} "
+        f"threads has {launch}",
+        Place(instance.name, "claims", index),
+        (
+            *view.causes(instance, instance.contract.claims[index].amount),
+            *dict.fromkeys(_warp_places(view)),
+        ),
+        notes=(f"{registers} x {threads} = {registers * threads}, of {launch * threads}",),
+        help="registers move between roles only if each role is of whole warpgroups and claims registers",
+    )
