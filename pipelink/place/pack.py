@@ -1,0 +1,451 @@
+"""Packing: positions for every item of a resource, on one line."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from bisect import insort
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+SEARCH_STEPS = 20_000  # placements that the local search of one group makes
+SOLVER_TIME = 0.02  # deterministic time of CP-SAT for each of its two questions
+NEAR = 1.02  # an end that fits and is this near to the bound is not worth the solver
+MOST_SUMS = 100_000  # sets of one count, of one moment, that `conflict` adds up
+MOST_SETS = 3_000  # sets of one count that it packs
+
+
+@dataclass(frozen=True)
+class Item:
+    """`size` positions from a multiple of `align` on, held at the moments of the bit set `live`."""
+
+    name: str
+    size: int
+    align: int
+    live: int
+    fixed: int | None = None
+
+
+@dataclass(frozen=True)
+class Packing:
+    """An offset for each item; no packing ends below `bound`."""
+
+    offsets: dict[str, int]
+    end: int
+    bound: int
+    how: str
+
+
+Offsets = dict[str, int]
+Span = tuple[int, int, int]  # first position, the one after the last, moments
+
+# Items come sorted by name and sorting is stable, so that each order is total.
+ORDERS: dict[str, Callable[[Item], tuple[int, ...]]] = {
+    "alignment": lambda i: (-i.align, -i.size),
+    "size": lambda i: (-i.size, -i.align),
+    "area": lambda i: (-i.size * i.live.bit_count(), -i.align),
+    "moments": lambda i: (-i.live.bit_count(), -i.align, -i.size),
+    "moments, size": lambda i: (-i.live.bit_count(), -i.size, -i.align),
+    "first moment": lambda i: (i.live & -i.live, -i.live.bit_count(), -i.size),
+    "last moment": lambda i: (-i.live.bit_length(), -i.live.bit_count(), -i.size),
+}
+
+
+def pack(items: Sequence[Item], capacity: int | None = None) -> Packing:
+    """Places every item so that the end is least.
+
+    With a capacity, an end that fits and is within 2 % of the bound is good enough.
+    """
+    items = sorted(items, key=lambda i: i.name)
+    _refuse(items)
+    bound, how = _bound(items), "first fit"
+    offsets = _best_order(items)
+    if _end(items, offsets) > bound:
+        core, aside = _peel(items, bound)
+        offsets = {}
+        for group in _groups(core):
+            part = _pack_group(group, bound, capacity)
+            offsets |= part.offsets
+            bound = max(bound, part.bound)
+            how = max(how, part.how)
+        offsets |= _first_fit(aside, _spans(core, offsets)) or {}
+    offsets = _normal(items, offsets)
+    return Packing(offsets, _end(items, offsets), bound, how)
+
+
+def _refuse(items: Sequence[Item]) -> None:
+    """Raises for what is no problem of packing; callers check that first, with better words."""
+    if len({i.name for i in items}) < len(items):
+        raise ValueError("two items have one name")
+    for item in items:
+        start = item.fixed or 0
+        if item.size <= 0 or item.live <= 0 or item.align <= 0 or item.align & (item.align - 1):
+            raise ValueError(f"{item.name}: a size, an alignment or the moments make no sense")
+        if start < 0 or start % item.align:
+            raise ValueError(f"{item.name}: {start} is no multiple of {item.align}")
+    fixed = sorted((i.fixed, i.name, i) for i in items if i.fixed is not None)
+    for (low, _, a), (high, _, b) in itertools.combinations(fixed, 2):
+        if a.live & b.live and low + a.size > high:
+            raise ValueError(f"{a.name} and {b.name} are fixed to the same positions")
+
+
+def _up(position: int, align: int) -> int:
+    return -(-position // align) * align
+
+
+def _end(items: Sequence[Item], offsets: Offsets) -> int:
+    return max((offsets[i.name] + i.size for i in items), default=0)
+
+
+def _spans(items: Sequence[Item], offsets: Offsets) -> list[Span]:
+    return sorted((o, o + i.size, i.live) for i in items for o in (offsets[i.name],))
+
+
+def _first_fit(
+    order: Sequence[Item], placed: list[Span], limit: float = math.inf
+) -> Offsets | None:
+    """Each item at the lowest place that is free; None as soon as one ends above the limit.
+
+    `placed` is sorted; the items are added to it.
+    """
+    offsets = {}
+    for item in order:
+        size, align, live = item.size, item.align, item.live
+        start = 0
+        for low, high, when in placed:
+            if when & live:
+                if low - start >= size:
+                    break
+                if high > start:
+                    start = -(-high // align) * align
+        if start + size > limit:
+            return None
+        insort(placed, (start, start + size, live))
+        offsets[item.name] = start
+    return offsets
+
+
+def _around(order: Sequence[Item]) -> Offsets:
+    """First fit in this order, around the items that are fixed."""
+    fixed = [i for i in order if i.fixed is not None]
+    offsets = {i.name: i.fixed or 0 for i in fixed}
+    free = [i for i in order if i.fixed is None]
+    return offsets | (_first_fit(free, _spans(fixed, offsets)) or {})
+
+
+def _best_order(items: Sequence[Item]) -> Offsets:
+    tries = (_around(sorted(items, key=key)) for key in ORDERS.values())
+    return min(tries, key=lambda offsets: _end(items, offsets))
+
+
+def _normal(items: Sequence[Item], offsets: Offsets) -> Offsets:
+    """Items pushed down, lowest first, until none moves; equal items ascend by name.
+
+    An item's own place stays free while those below it move down, so the end never rises.
+    """
+    while (down := _around(sorted(items, key=lambda i: offsets[i.name]))) != offsets:
+        offsets = down
+    alike: dict[tuple[int, int, int], list[str]] = {}
+    for item in items:
+        if item.fixed is None:
+            alike.setdefault((item.size, item.align, item.live), []).append(item.name)
+    for names in alike.values():
+        offsets |= dict(zip(names, sorted(offsets[n] for n in names), strict=True))
+    return {i.name: offsets[i.name] for i in items}
+
+
+def _groups(items: Sequence[Item]) -> list[list[Item]]:
+    """Items that share a moment, directly or through others: a group's places are its own affair."""
+    groups: list[tuple[int, list[Item]]] = []
+    for item in items:
+        mine = [g for g in groups if g[0] & item.live]
+        groups = [g for g in groups if not g[0] & item.live]
+        live = item.live
+        for when, _ in mine:
+            live |= when
+        groups.append((live, [*itertools.chain(*(members for _, members in mine)), item]))
+    return [sorted(members, key=lambda i: i.name) for _, members in groups]
+
+
+def _peel(items: Sequence[Item], target: int) -> tuple[list[Item], list[Item]]:
+    """The items that matter for an end at or above the target; and the rest, in an order in which
+    first fit places each of them below the target whatever the others' places are: those that are
+    live with it can't block all of its places."""
+    core, aside = list(items), []
+    for _ in items:
+        before = len(core)
+        for item in [i for i in core if i.fixed is None]:
+            blocked = sum(
+                -(-(o.size + item.size - 1) // item.align)
+                for o in core
+                if o.live & item.live and o is not item
+            )
+            if blocked <= (target - item.size) // item.align:
+                core.remove(item)
+                aside.append(item)
+        if len(core) == before:
+            break
+    return core, aside[::-1]
+
+
+def _cliques(items: Sequence[Item]) -> list[list[Item]]:
+    """Sets of items of which each two share a moment: all that are live at a moment and, because
+    lifetimes with holes can clash without one moment for all, what can be added to these and to
+    each item, largest first. Only those that no other one contains."""
+    heavy = sorted(items, key=lambda i: (-i.size, i.name))
+    clash = [
+        sum(1 << k for k, o in enumerate(heavy) if o.live & i.live and o is not i) for i in heavy
+    ]
+    seeds = {1 << k for k in range(len(heavy))}
+    for moment in range(max((i.live for i in items), default=0).bit_length()):
+        seeds.add(sum(1 << k for k, i in enumerate(heavy) if i.live >> moment & 1))
+    grown: list[int] = []
+    for seed in sorted(seeds - {0}):
+        members, common = seed, -1
+        for k in _bits(seed):
+            common &= clash[k]
+        while common:
+            members |= common & -common
+            common &= clash[(common & -common).bit_length() - 1]
+        if members not in grown:
+            grown.append(members)
+    return [[heavy[k] for k in _bits(m)] for m in grown if not any(m & o == m != o for o in grown)]
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
+
+
+def _bound(items: Sequence[Item]) -> int:
+    """No packing ends lower. The sharp bound of a clique is computed only where it can matter."""
+    best = 0
+    for clique in sorted(_cliques(items), key=lambda c: -sum(i.size for i in c)):
+        widest = max(i.align for i in clique)
+        if any(i.fixed is not None for i in clique):
+            best = max(best, _least_around(clique))
+        elif sum(_up(i.size, widest) for i in clique) > best:
+            aligns = sorted({i.align for i in clique})
+            pairs = itertools.combinations_with_replacement(aligns, 2)
+            best = max(best, *(_least_end(clique, fine, coarse) for fine, coarse in pairs))
+    return best
+
+
+def _least_end(clique: Sequence[Item], fine: int, coarse: int) -> int:
+    """A bound for items that are all live at once, by those aligned to `fine` or more.
+
+    They start at multiples of `fine`, so each but the topmost takes a whole number of these. From
+    one that is aligned to `coarse` to the next it is a whole number of `coarse`: what its size
+    leaves of that is a hole, in which only items below `coarse` fit; at best their sizes, modulo
+    `coarse`, fill it up to the largest sum that they can have. Any item may be the topmost, and no
+    hole above the last coarse item counts.
+    """
+    items = [i for i in clique if i.align >= fine]
+    size = {i.name: _up(i.size, fine) // fine for i in items}
+    many = coarse // fine
+    fillers = [size[i.name] % many for i in items if i.align < coarse and size[i.name] % many]
+    sums = 1
+    for filler in fillers:
+        sums |= (sums << filler | sums >> (many - filler)) & ((1 << many) - 1)
+    hole = {i.name: -size[i.name] % many for i in items if i.align >= coarse}
+    fill = {
+        name: _largest_sum(sums | sums << many, room + many) - many for name, room in hole.items()
+    }
+    waste = {}
+    for last in hole:
+        fills = sorted((fill[n] for n in hole if n != last), reverse=True)
+        waste[last] = sum(hole.values()) - hole[last] - sum(fills[: len(fillers)])
+    least, total = min(waste.values(), default=0), sum(size.values())
+    return min(
+        _up((total - size[i.name] + waste.get(i.name, least)) * fine, i.align) + i.size
+        for i in items
+    )
+
+
+def _largest_sum(sums: int, most: int) -> int:
+    """The highest bit of `sums` that is not above `most`."""
+    return (sums & ((2 << most) - 1)).bit_length() - 1
+
+
+def _least_around(clique: Sequence[Item]) -> int:
+    """The same around fixed items: what is free below and between them is filled up first."""
+    fixed = sorted((i.fixed, i.size) for i in clique if i.fixed is not None)
+    free = [i for i in clique if i.fixed is None]
+    ends = [low + size for low, size in fixed]
+    for align in {i.align for i in free}:
+        items = [i for i in free if i.align >= align]
+        left, least = sum(_up(i.size, align) for i in items), min(i.size for i in items)
+        start = 0
+        for low, size in fixed:
+            room = _up(low, align) - start if low - start >= least else 0
+            if room >= left:
+                break
+            left -= room
+            start = max(start, _up(low + size, align))
+        ends.append(start + left - max(_up(i.size, align) - i.size for i in items))
+    return max(ends)
+
+
+def _pack_group(group: Sequence[Item], bound: int, capacity: int | None) -> Packing:
+    """Items that hang together, as low as `bound`; an end below it would be of no use."""
+    offsets = _search(group, bound)
+    end = _end(group, offsets)
+    enough = bound
+    if capacity is not None:
+        near = int(NEAR * bound)
+        enough = near if capacity < bound else min(capacity, near)
+    if end <= enough:
+        return Packing(offsets, end, bound, "first fit")
+    unit = math.gcd(*(i.align for i in group), *(i.size for i in group))
+    found, proven = _ask(group, bound, enough, minimise=False)
+    if not found and max(bound, proven) < end:
+        found, proven = _ask(group, max(bound, proven), end - unit, minimise=True)
+    offsets = found or offsets
+    end = _end(group, offsets)
+    return Packing(offsets, end, max(bound, min(proven, end)), "solver")
+
+
+def _search(group: Sequence[Item], bound: int) -> Offsets:
+    """First fit under orders that differ in the place of one item or of two, each accepted unless it
+    ends higher. Every packing is first fit under some order, namely that of its own offsets."""
+    offsets, random = _best_order(group), Random(0)
+    end = _end(group, offsets)
+    fixed = _spans([i for i in group if i.fixed is not None], offsets)
+    order = sorted((i for i in group if i.fixed is None), key=lambda i: offsets[i.name])
+    for _ in range(SEARCH_STEPS // len(order) if len(order) > 1 else 0):
+        if end <= bound:
+            break
+        one, other = random.randrange(len(order)), random.randrange(len(order))
+        if random.random() < 0.5:
+            one = next((k for k, i in enumerate(order) if offsets[i.name] + i.size == end), one)
+        tried = list(order)
+        if random.random() < 0.5:
+            tried[one], tried[other] = tried[other], tried[one]
+        else:
+            tried.insert(other, tried.pop(one))
+        same = min(one, other)
+        placed = sorted([*fixed, *_spans(tried[:same], offsets)])
+        moved = _first_fit(tried[same:], placed, end)
+        if moved is not None:
+            offsets, order = offsets | moved, tried
+            end = _end(group, offsets)
+    return offsets
+
+
+def _ask(group: Sequence[Item], low: int, high: int, minimise: bool) -> tuple[Offsets | None, int]:
+    """A packing that ends at `high` or below, if CP-SAT finds one in its time; and a proven bound.
+
+    Positions count in the common alignment, so sizes are rounded up to it: exact for all but the
+    topmost item, whose end is held against `high` in finer units.
+    """
+    from ortools.sat.python import cp_model  # 0.5 s: only where it is needed
+
+    model = cp_model.CpModel()
+    step = math.gcd(*(i.align for i in group))
+    unit = math.gcd(step, *(i.size for i in group))
+    end = model.new_int_var(-(-low // unit), high // unit, "end")
+    starts, intervals = {}, {}
+    alike: dict[tuple[int, int, int], Any] = {}
+    for item in group:
+        size, at = -(-item.size // step), (item.fixed or 0) // item.align
+        most = at if item.fixed is not None else (high - item.size) // item.align
+        place = starts[item.name] = model.new_int_var(at, most, item.name)
+        first = place * (item.align // step)
+        intervals[item.name] = model.new_fixed_size_interval_var(first, size, item.name)
+        model.add(end >= place * (item.align // unit) + item.size // unit)
+        if item.fixed is None:  # equal items ascend by name
+            kind = (item.size, item.align, item.live)
+            if kind in alike:
+                model.add(alike[kind] + size <= first)
+            alike[kind] = first
+    for clique in _cliques(group):
+        model.add_no_overlap([intervals[i.name] for i in clique])
+    if minimise:
+        model.minimize(end)
+    solver = cp_model.CpSolver()
+    solver.parameters.num_workers = 1
+    solver.parameters.random_seed = 0
+    solver.parameters.max_deterministic_time = SOLVER_TIME
+    solver.parameters.linearization_level = 0
+    solver.parameters.cp_model_presolve = False
+    solver.parameters.optimize_with_core = True
+    status = solver.solve(model)
+    if status == cp_model.INFEASIBLE:
+        return None, (high // unit + 1) * unit
+    proven = round(solver.best_objective_bound) * unit if minimise else low
+    if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
+        return None, proven
+    return {i.name: solver.value(starts[i.name]) * i.align for i in group}, proven
+
+
+def conflict(items: Sequence[Item], capacity: int) -> tuple[Item, ...]:
+    """The fewest items that can't be packed in the capacity, the largest of these; () if all can be.
+
+    Exact where a moment decides, which is nearly always. Where only the lifetimes of many items
+    decide, no item can be left out of what is returned, but another set may have fewer.
+    """
+    items = sorted(items, key=lambda i: i.name)
+    _refuse(items)
+    core = _peel(items, capacity)[0]  # what fits whatever the others do is in no smallest set
+    groups, cliques = _groups(core), _cliques(core)
+    best = min((s for c in cliques if (s := _by_sum(c, capacity))), key=_rank, default=())
+    for count in range(1, len(best) or len(core)):
+        pools = groups if math.comb(len(core), count) <= MOST_SETS else cliques
+        sets = (_tight(p, count, capacity) for p in pools if math.comb(len(p), count) <= MOST_SUMS)
+        some = itertools.islice(itertools.chain.from_iterable(sets), MOST_SETS)
+        found = min((s for s in some if not _fits(s, capacity)), key=_rank, default=())
+        if found:
+            return found
+    failing = (g for g in groups if not _fits(g, capacity))
+    return best or _thinned(next(failing, []), capacity)
+
+
+def _rank(chosen: Sequence[Item]) -> tuple[int, int, list[str]]:
+    return len(chosen), -sum(i.size for i in chosen), sorted(i.name for i in chosen)
+
+
+def _by_sum(clique: Sequence[Item], capacity: int) -> tuple[Item, ...]:
+    """The largest items of a moment, as many as are too large together; () if all fit by size."""
+    chosen, total = [], 0
+    for item in sorted(clique, key=lambda i: (-i.size, i.name)):
+        chosen.append(item)
+        total += item.size
+        if total > capacity:
+            return tuple(sorted(chosen, key=lambda i: i.name))
+    return ()
+
+
+def _tight(pool: Sequence[Item], count: int, capacity: int) -> Iterator[tuple[Item, ...]]:
+    """The sets of `count` items that may not fit. Others surely do: one after the other, widest
+    alignment first, each with its size rounded up to its alignment; a fixed one costs, besides, the
+    rest of the gap below it and the rounding above it."""
+    free = [i for i in pool if i.fixed is None]
+    lost = max((i.size for i in free), default=1) + max((i.align for i in free), default=1) - 2
+    weight = {}
+    for item in pool:
+        weight[item.name] = _up(item.size, item.align)
+        if item.fixed is not None:
+            inside = item.fixed + item.size <= capacity
+            weight[item.name] = item.size + lost if inside else capacity + 1
+    for chosen in itertools.combinations(pool, count):
+        if sum(weight[i.name] for i in chosen) > capacity:
+            yield chosen
+
+
+def _fits(items: Sequence[Item], capacity: int) -> bool:
+    if _bound(items) > capacity:
+        return False
+    return _end(items, _best_order(items)) <= capacity or pack(items, capacity).end <= capacity
+
+
+def _thinned(items: Sequence[Item], capacity: int) -> tuple[Item, ...]:
+    """What is left when every item goes, smallest first, without which the rest still can't fit."""
+    kept = list(items)
+    for item in sorted(items, key=lambda i: (i.size, i.name)):
+        rest = [i for i in kept if i is not item]
+        if not _fits(rest, capacity):
+            kept = rest
+    return tuple(kept)
