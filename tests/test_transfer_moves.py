@@ -159,9 +159,9 @@ def test_what_one_would_write_by_hand(
     assert (stored.instruction, loaded.instruction) == (down, up)
 
 
-@pytest.mark.parametrize("element", ["f32", "i32", "bf16", "e4m3", "i64"])
+@pytest.mark.parametrize("element", ["f32", "bf16", "e4m3"])
 @pytest.mark.parametrize("width", [0, 32, 64, 128])
-@pytest.mark.parametrize("columns", [8, 24, 64, 128, 160])
+@pytest.mark.parametrize("columns", [24, 64, 160])
 @pytest.mark.parametrize("order", ["", "(64,{c}):(1,64)", "(64,(8,{c}/8)):(8,(1,512))"])
 def test_an_accumulator_to_any_tile(element, width, columns, order):
     tile = Tile(
@@ -241,7 +241,7 @@ def written(*modes):
     return f"({','.join(p[0] for p in pairs)}):({','.join(p[1] for p in pairs)})"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(cases())
 def test_any_layouts(case):
     fragment, tile, threads = case

@@ -27,6 +27,7 @@ class Parts:
         self._numbers: dict[tuple[int, ...], int] = {}
         self._terms: dict[int, tuple[Term, ...] | None] = {}
         self._bits: dict[int, int] = {}
+        self._apart: dict[tuple[int, int, int], bool] = {}
 
     def split(self, places: Sequence[int]) -> At:
         """A table as its thread part and its value part."""
@@ -43,11 +44,31 @@ class Parts:
             self._terms[part] = terms(self.tables[part])
         return self._terms[part]
 
+    def bits(self, part: int) -> int:
+        """The bits that some thread has in its part."""
+        if part not in self._bits:
+            self._bits[part] = reduce(or_, self.tables[part])
+        return self._bits[part]
+
     def aligned(self, at: At, width: int) -> bool:
         """Whether all threads are at multiples of a power of two."""
-        if at[0] not in self._bits:
-            self._bits[at[0]] = reduce(or_, self.tables[at[0]])
-        return (self._bits[at[0]] | at[1]) & width - 1 == 0
+        return (self.bits(at[0]) | at[1]) & width - 1 == 0
+
+    def apart(self, part: int, start: int, more: int) -> bool:
+        """Whether, for all threads, the swizzle of the thread part with `start` and `more` is that of
+        the thread part with `start`, with the chunk bits of `more` exclusive-ored and the rest added."""
+        if not self.swizzle or not more:
+            return True
+        key = (part, start, more)
+        if key not in self._apart:
+            chunk = chunk_bits(self.swizzle)
+            xor, offset = swizzled(more, self.swizzle) & chunk, more & ~chunk
+            self._apart[key] = (not start and not self.bits(part) & more) or all(
+                swizzled(place + start + more, self.swizzle)
+                == (swizzled(place + start, self.swizzle) ^ xor) + offset
+                for place in self.tables[part]
+            )
+        return self._apart[key]
 
     def places(self, at: At) -> list[int]:
         """The byte that each thread names."""
@@ -89,18 +110,6 @@ class Bases:
         start, chunk = self.made[number].offset, chunk_bits(self.parts.swizzle)
         more = value - start
         xor = swizzled(more, self.parts.swizzle) & chunk
-        if more < 0 or not self._holds(number, start, more % self.parts.period):
+        if more < 0 or not self.parts.apart(self._parts[number], start, more % self.parts.period):
             return None
         return number, xor, more & ~chunk
-
-    def _holds(self, number: int, start: int, more: int) -> bool:
-        swizzle, part = self.parts.swizzle, self._parts[number]
-        if not swizzle or not more:
-            return True
-        xor = swizzled(more, swizzle) & chunk_bits(swizzle)
-        offset = more & ~chunk_bits(swizzle)
-        return all(
-            swizzled(place + start + more, swizzle)
-            == (swizzled(place + start, swizzle) ^ xor) + offset
-            for place in self.parts.tables[part]
-        )

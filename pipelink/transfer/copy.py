@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from msgspec.structs import replace
 
@@ -22,6 +23,7 @@ from pipelink.transfer.places import Refused
 from pipelink.transfer.records import Fragment, Moves, Tile
 
 _WIDEST = 16
+_MOST = 40  # splits that are looked at
 Run = tuple[int, int]  # a side, and how many threads stand along it
 
 
@@ -44,15 +46,17 @@ def copy(source: Tile, target: Tile, threads: int, arch: Arch) -> tuple[Fragment
         size = math.prod(source.shape)
         source, target = (replace(t, shape=(size,), layout="") for t in (source, target))
     best: tuple[int, Fragment, Moves, Moves] | None = None
-    for split in _splits(source, target, threads):
+    for split in islice(_splits(source, target, threads), _MOST):
         fragment = _fragment(source, split)
         try:
-            up, down = load(source, fragment, threads, arch), store(fragment, target, threads, arch)
+            up = load(source, fragment, threads, arch)
+            if best and up.cost >= best[0]:
+                continue
+            down = store(fragment, target, threads, arch)
         except Refused:
             continue
-        cost = up.cost + down.cost
-        if best is None or cost < best[0]:
-            best = cost, fragment, up, down
+        if best is None or up.cost + down.cost < best[0]:
+            best = up.cost + down.cost, fragment, up, down
         if up.wide and down.wide and up.conflict == down.conflict == 1:
             break
     if best is None:

@@ -268,7 +268,10 @@ def _served(job: _Job, form: Form, sites: Sequence[_Site]) -> tuple[int, int]:
     warps: list[list[list[int]]] = []
     for site in sites:
         part, value = site.at
-        key = (part, value % max(job.parts.period, _BANKS), len(site.pieces), site.threads)
+        # Adding to an address, or exclusive-oring chunk bits, changes the names of banks alone.
+        value %= max(job.parts.period, _BANKS)
+        value = value % WORD if job.parts.apart(part, 0, value) else value
+        key = (part, value, len(site.pieces), site.threads)
         if key not in ways:
             ways[key] = _of_warps(job, form, _Site(key[:2], site.pieces, site.threads))
         warps.append(ways[key])

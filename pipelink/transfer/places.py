@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 
 from pipelink.abi import ELEMENT_BYTES
 from pipelink.transfer.records import WORD, Fragment, Term, Tile
@@ -31,9 +32,10 @@ def piece_bytes(element: str) -> int:
     return min(ELEMENT_BYTES[element], WORD)
 
 
+@lru_cache(16)
 def coordinates(fragment: Fragment, threads: int) -> list[list[int]]:
     """The element of the fragment's tile that each thread has as each value, [value][thread], as its
-    colexicographic number: row + rows * column."""
+    colexicographic number: row + rows * column. Not to be changed, as it is kept."""
     found = fragment.map
     copies, left = divmod(threads, found.thread_count)
     if left or not copies or fragment.shape[0] % copies:
@@ -53,7 +55,8 @@ def coordinates(fragment: Fragment, threads: int) -> list[list[int]]:
     ]
 
 
-def elements(tile: Tile, shape: Sequence[int]) -> list[int]:
+@lru_cache(16)
+def elements(tile: Tile, shape: tuple[int, ...]) -> list[int]:
     """The byte of each element of a tile before its swizzle, in colexicographic order of `shape`. Past
     a side's end the outermost mode goes on."""
     found = tile.map
