@@ -11,7 +11,8 @@ from random import Random
 from typing import Any
 
 SEARCH_STEPS = 20_000  # placements that the local search of one group makes
-SOLVER_TIME = 0.02  # deterministic time of CP-SAT for each of its two questions
+SOLVER_TIME = 0.005  # deterministic time of CP-SAT for one question, some 0.05 s
+MOST_UNANSWERED = 2  # questions that end without an answer, then it is left
 NEAR = 1.02  # an end that fits and is this near to the bound is not worth the solver
 MOST_SUMS = 100_000  # sets of one count, of one moment, that `conflict` adds up
 MOST_SETS = 3_000  # sets of one count that it packs
@@ -299,19 +300,32 @@ def _pack_group(group: Sequence[Item], bound: int, capacity: int | None) -> Pack
         enough = near if capacity < bound else min(capacity, near)
     if end <= enough:
         return Packing(offsets, end, bound, "first fit")
+    return _solve(group, offsets, bound, enough)
+
+
+def _solve(group: Sequence[Item], offsets: Offsets, bound: int, enough: int) -> Packing:
+    """Halves what is between the bound and the end: whether there is a packing for a given end is
+    the easier question the higher that end is, and from each answer the local search goes on."""
     unit = math.gcd(*(i.align for i in group), *(i.size for i in group))
-    found, proven = _ask(group, bound, enough, minimise=False)
-    if not found and max(bound, proven) < end:
-        found, proven = _ask(group, max(bound, proven), end - unit, minimise=True)
-    offsets = found or offsets
-    end = _end(group, offsets)
-    return Packing(offsets, end, max(bound, min(proven, end)), "solver")
+    end, target, unanswered = _end(group, offsets), enough, 0
+    below = bound - unit  # the highest end that was refuted, or not answered in time
+    while below < target < end and end > enough and unanswered < MOST_UNANSWERED:
+        found, refuted = _ask(group, target)
+        if found:
+            offsets = _search(group, bound, found)
+            end = _end(group, offsets)
+        else:
+            below = target
+            bound = target // unit * unit + unit if refuted else bound
+            unanswered += not refuted
+        target = (below + end) // 2 // unit * unit
+    return Packing(offsets, end, bound, "solver")
 
 
-def _search(group: Sequence[Item], bound: int) -> Offsets:
+def _search(group: Sequence[Item], bound: int, start: Offsets | None = None) -> Offsets:
     """First fit under orders that differ in the place of one item or of two, each accepted unless it
     ends higher. Every packing is first fit under some order, namely that of its own offsets."""
-    offsets, random = _best_order(group), Random(0)
+    offsets, random = start or _best_order(group), Random(0)
     end = _end(group, offsets)
     fixed = _spans([i for i in group if i.fixed is not None], offsets)
     order = sorted((i for i in group if i.fixed is None), key=lambda i: offsets[i.name])
@@ -335,50 +349,40 @@ def _search(group: Sequence[Item], bound: int) -> Offsets:
     return offsets
 
 
-def _ask(group: Sequence[Item], low: int, high: int, minimise: bool) -> tuple[Offsets | None, int]:
-    """A packing that ends at `high` or below, if CP-SAT finds one in its time; and a proven bound.
+def _ask(group: Sequence[Item], end: int) -> tuple[Offsets | None, bool]:
+    """A packing that ends at `end` or below, or whether it is proven that there is none.
 
-    Positions count in the common alignment, so sizes are rounded up to it: exact for all but the
-    topmost item, whose end is held against `high` in finer units.
+    Starts count in the common alignment, so sizes are rounded up to it: that is exact, because only
+    the topmost item does not need what is added, and `end` is held against its own size.
     """
-    from ortools.sat.python import cp_model  # 0.5 s: only where it is needed
+    from ortools.sat.python import cp_model  # takes 0.5 s
 
-    model = cp_model.CpModel()
-    step = math.gcd(*(i.align for i in group))
-    unit = math.gcd(step, *(i.size for i in group))
-    end = model.new_int_var(-(-low // unit), high // unit, "end")
-    starts, intervals = {}, {}
-    alike: dict[tuple[int, int, int], Any] = {}
+    model, step = cp_model.CpModel(), math.gcd(*(i.align for i in group))
+    places, intervals = {}, {}
+    last_alike: dict[tuple[int, int, int], Any] = {}
     for item in group:
-        size, at = -(-item.size // step), (item.fixed or 0) // item.align
-        most = at if item.fixed is not None else (high - item.size) // item.align
-        place = starts[item.name] = model.new_int_var(at, most, item.name)
-        first = place * (item.align // step)
-        intervals[item.name] = model.new_fixed_size_interval_var(first, size, item.name)
-        model.add(end >= place * (item.align // unit) + item.size // unit)
-        if item.fixed is None:  # equal items ascend by name
-            kind = (item.size, item.align, item.live)
-            if kind in alike:
-                model.add(alike[kind] + size <= first)
-            alike[kind] = first
+        size, low = -(-item.size // step), (item.fixed or 0) // item.align
+        high = low if item.fixed is not None else (end - item.size) // item.align
+        places[item.name] = model.new_int_var(low, high, item.name)
+        start = places[item.name] * (item.align // step)
+        intervals[item.name] = model.new_fixed_size_interval_var(start, size, item.name)
+        kind = (item.size, item.align, item.live)
+        if item.fixed is None:
+            if kind in last_alike:
+                model.add(last_alike[kind] + size <= start)
+            last_alike[kind] = start
     for clique in _cliques(group):
         model.add_no_overlap([intervals[i.name] for i in clique])
-    if minimise:
-        model.minimize(end)
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
     solver.parameters.max_deterministic_time = SOLVER_TIME
     solver.parameters.linearization_level = 0
     solver.parameters.cp_model_presolve = False
-    solver.parameters.optimize_with_core = True
     status = solver.solve(model)
-    if status == cp_model.INFEASIBLE:
-        return None, (high // unit + 1) * unit
-    proven = round(solver.best_objective_bound) * unit if minimise else low
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
-        return None, proven
-    return {i.name: solver.value(starts[i.name]) * i.align for i in group}, proven
+        return None, status == cp_model.INFEASIBLE
+    return {i.name: solver.value(places[i.name]) * i.align for i in group}, False
 
 
 def conflict(items: Sequence[Item], capacity: int) -> tuple[Item, ...]:
