@@ -116,6 +116,9 @@ PIPELINK_MATRIX(, "")
 PIPELINK_MATRIX(_trans, ".trans")
 #undef PIPELINK_MATRIX
 
+// What the warp's lanes wrote before is there for all of them.
+__device__ __forceinline__ void sync_warp() { asm volatile("bar.warp.sync -1;" ::: "memory"); }
+
 // The word of another lane; all lanes of the warp take part.
 __device__ __forceinline__ std::uint32_t from_lane(std::uint32_t word, std::uint32_t lane) {
     std::uint32_t got;
