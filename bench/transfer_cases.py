@@ -435,28 +435,174 @@ def kernel_name(case: Case) -> str:
     return f"t_{case.name}"
 
 
-def _kinds() -> Iterator[Case]:
-    """Every kind of transfer once; the first of the matrix and the kernels of the tests."""
-    yield Case(ACCUMULATOR, (ACCUMULATOR,), "f32")
-    yield Case(ACCUMULATOR, (ACCUMULATOR,), "f32", "bf16", rounding="nearest")
-    yield Case(OPERAND, (ROW_MAJOR_PAIRS,), "bf16")
-    yield Case(ACCUMULATOR, (BLOCKED,), "bf16")
-    yield Case(ACCUMULATOR, (SWIZZLED[128],), "bf16")
-    yield Case(SWIZZLED[128], (OPERAND,), "bf16")
-    yield Case(PLAIN, (SWIZZLED[128],), "bf16")
-    yield Case(replace_by(SWIZZLED[128], "each_warp"), (replace_by(SWIZZLED[128], "each_warp"),), roles=2, stages=3)
-    yield Case(TMA, (replace_by(SWIZZLED[128], "each_warp"),), roles=2, stages=3)
-    yield Case(SWIZZLED[128], (SWIZZLED[128], OPERAND), roles=2, stages=2)
+TURNED_ACCUMULATOR = Registers("accv", "((4,8,4),(C/8,2,2)):((2*R,1,16),(8*R,8,R))")
+# The columns of a pair in one thread, four threads a row: an operand whose lanes go another way.
+PAIRS = Registers("pairs", "((8,4,W),(2,4,C/16)):((2*R,1,16),(R,4,16*R))")
+TMA = {n: Shared(f"tma{n}", "", n, tma=True) for n in (0, 32, 64, 128)}
+PLAIN_MOVES = ("bf16", "f16", "f32", "e4m3", "e5m2", "i32", "i8", "u8", "i64")
 
 
-def replace_by(what: Shared, by: str) -> Shared:
-    return replace(what, by=by, name=f"{what.name}_{by}")
+def by(what: Shared, arriver: str) -> Shared:
+    """The same tile as a ring whose stages the component itself hands over."""
+    return replace(what, by=arriver, name=f"{what.name}_{arriver}")
 
 
-def asynchronous(what: Shared) -> Shared:
+def bulk(what: Shared) -> Shared:
+    """The same tile, read by a bulk copy: through the async proxy."""
     return replace(what, proxy="async", name=f"{what.name}_bulk")
 
 
-TMA = Shared("tma", "", 128, tma=True)
-# The columns of a pair in one thread, four threads a row: an operand whose lanes go another way.
-ROW_MAJOR_PAIRS = Registers("pairs", "((8,4,W),(2,4,C/16)):((2*R,1,16),(R,4,16*R))")
+def kinds() -> dict[str, Case]:
+    """Every kind of transfer once."""
+    swizzled, ring = SWIZZLED[128], by(SWIZZLED[128], "each_warp")
+    return {
+        "registers": Case(ACCUMULATOR, (ACCUMULATOR,), "f32"),
+        "permuted": Case(ACCUMULATOR, (TURNED_ACCUMULATOR,), "bf16"),
+        "shuffled": Case(OPERAND, (PAIRS,), "bf16"),
+        "staged": Case(ACCUMULATOR, (BLOCKED,), "bf16"),
+        "stored": Case(ACCUMULATOR, (swizzled,), "f32", "bf16", rounding="nearest"),
+        "loaded": Case(swizzled, (OPERAND,), "bf16"),
+        "copied": Case(PLAIN, (swizzled,), "bf16"),
+        "turned": Case(TURNED_SWIZZLED[128], (swizzled,), "bf16"),
+        "ring": Case(ring, (ring,), "bf16", roles=2, stages=3),
+        "tma": Case(TMA[128], (ring,), "bf16", roles=2, stages=3),
+        "broadcast": Case(swizzled, (swizzled, OPERAND), "bf16", roles=2, stages=2),
+        "handed": Case(ACCUMULATOR, (bulk(swizzled),), "f32", "bf16", roles=2, stages=2, rounding="nearest"),
+        "converted": Case(ACCUMULATOR, (ACCUMULATOR,), "f32", "e4m3", rounding="nearest"),
+    }
+
+
+def cases() -> list[Case]:
+    """The matrix that runs on the device; no case stands in it twice."""
+    found = [*kinds().values(), *_between_registers(), *_stores_and_loads(), *_copies_of_tiles()]
+    found += [*_from_role_to_role(), *_conversions(), *_uneven()]
+    return list({case.name: case for case in found}.values())
+
+
+def _between_registers() -> Iterator[Case]:
+    ways = [
+        (ACCUMULATOR, TURNED_ACCUMULATOR),
+        (OPERAND, PAIRS),
+        (PAIRS, OPERAND),
+        (ACCUMULATOR, OPERAND),
+        (ACCUMULATOR, BLOCKED),
+        (BLOCKED, STRIPED),
+    ]
+    for (source, sink), element in itertools.product(ways, PLAIN_MOVES):
+        yield Case(source, (sink,), element)
+
+
+def _stores_and_loads() -> Iterator[Case]:
+    tiles = [PLAIN, *SWIZZLED.values(), TURNED, TURNED_SWIZZLED[128], CORES]
+    for tile, element in itertools.product(tiles, ("bf16", "f32", "e4m3")):
+        yield Case(ACCUMULATOR, (tile,), element)
+        yield Case(tile, (ACCUMULATOR,), element)
+    for tile in tiles:
+        yield Case(OPERAND, (tile,), "f16")
+        yield Case(tile, (OPERAND,), "f16")
+        yield Case(BLOCKED, (tile,), "i8")
+        yield Case(tile, (STRIPED,), "i32")
+    for registers in (BLOCKED, STRIPED, PAIRS):
+        yield Case(registers, (SWIZZLED[128],), "bf16")
+        yield Case(SWIZZLED[64], (registers,), "i64")
+    yield Case(ROW, (SWIZZLED[128],), "bf16", rows=128)
+    yield Case(SWIZZLED[128], (ROW,), "f32", rows=128, columns=32)
+    yield Case(ACCUMULATOR, (SWIZZLED[128],), "bf16", rows=128, warps=8)
+    yield Case(SWIZZLED[128], (OPERAND,), "bf16", rows=128, warps=8)
+    yield Case(ACCUMULATOR, (bulk(SWIZZLED[128]),), "bf16")
+    yield Case(BLOCKED, (bulk(CORES),), "f16")
+
+
+def _copies_of_tiles() -> Iterator[Case]:
+    ways = [
+        (PLAIN, SWIZZLED[128]),
+        (SWIZZLED[128], SWIZZLED[32]),
+        (SWIZZLED[64], TURNED_SWIZZLED[128]),
+        (TURNED, PLAIN),
+        (CORES, SWIZZLED[128]),
+        (PLAIN, bulk(TURNED_SWIZZLED[64])),
+    ]
+    for (source, sink), element in itertools.product(ways, ("bf16", "f32", "u8")):
+        yield Case(source, (sink,), element)
+
+
+def _from_role_to_role() -> Iterator[Case]:
+    for element in ("bf16", "f32", "e5m2"):
+        columns = 128 // BYTES[element]
+        for arriver in ("each_warp", "each_thread"):
+            ring = by(SWIZZLED[128], arriver)
+            yield Case(ring, (ring,), element, columns=columns, roles=2, stages=2)
+            yield Case(TMA[128], (ring,), element, columns=columns, roles=2, stages=4)
+        yield Case(TMA[128], (OPERAND,), element, columns=columns, roles=2, stages=3)
+        yield Case(TMA[128], (SWIZZLED[128],), element, columns=columns, roles=2, stages=2)
+        yield Case(TMA[128], (PLAIN,), element, columns=columns, roles=2, stages=2)
+        yield Case(ACCUMULATOR, (BLOCKED,), element, columns=columns, roles=2, stages=2)
+        yield Case(ACCUMULATOR, (by(SWIZZLED[128], "each_warp"),), element, columns=columns, roles=2)
+        yield Case(SWIZZLED[128], (TURNED,), element, columns=columns, roles=2, stages=2)
+        yield Case(PLAIN, (by(SWIZZLED[128], "each_warp"),), element, columns=columns, roles=2, stages=3)
+        yield Case(
+            SWIZZLED[128], (SWIZZLED[128], ACCUMULATOR, PLAIN), element, columns=columns, roles=2, stages=2
+        )
+        yield Case(ACCUMULATOR, (PLAIN, BLOCKED, ACCUMULATOR), element, columns=columns)
+    for swizzle in (0, 32, 64):
+        columns = (swizzle or 64) // 2
+        ring = by(SWIZZLED[swizzle] if swizzle else PLAIN, "each_warp")
+        yield Case(TMA[swizzle], (ring,), "f16", columns=columns, roles=2, stages=3)
+
+
+def _conversions() -> Iterator[Case]:
+    floats = ("f32", "bf16", "f16", "e4m3", "e5m2")
+    for source, target in itertools.permutations(floats, 2):
+        exact = (source, target) in EXACT
+        roundings = ["" if exact else "nearest"]
+        if not exact and target not in ("e4m3", "e5m2"):
+            roundings.append("toward_zero")
+        for rounding in roundings:
+            yield Case(ACCUMULATOR, (ACCUMULATOR,), source, target, rounding=rounding)
+        yield Case(ACCUMULATOR, (SWIZZLED[128],), source, target, rounding=roundings[0])
+        yield Case(SWIZZLED[64], (BLOCKED,), source, target, rounding=roundings[0])
+    yield Case(ACCUMULATOR, (BLOCKED,), "f32", "bf16", rounding="nearest")
+    yield Case(ACCUMULATOR, (BLOCKED,), "e4m3", "f32", roles=2, stages=2)
+
+
+EXACT = {
+    *(("bf16", "f32"), ("f16", "f32"), ("e4m3", "f32"), ("e5m2", "f32")),
+    *(("e4m3", "f16"), ("e5m2", "f16"), ("e4m3", "bf16"), ("e5m2", "bf16")),
+}
+
+
+def _uneven() -> Iterator[Case]:
+    """Sides that are no powers of two, and roles of one warp."""
+    for columns in (96, 160):
+        yield Case(ACCUMULATOR, (PLAIN,), "f32", "bf16", columns=columns, rounding="nearest")
+        yield Case(PLAIN, (ACCUMULATOR,), "bf16", columns=columns)
+        yield Case(ACCUMULATOR, (STRIPED,), "bf16", columns=columns)
+        yield Case(PLAIN, (TURNED,), "bf16", columns=columns)
+    yield Case(OPERAND, (SWIZZLED[128],), "bf16", rows=16, warps=1)
+    yield Case(SWIZZLED[128], (OPERAND,), "bf16", rows=16, warps=1)
+    yield Case(OPERAND, (PLAIN,), "bf16", rows=16, warps=1, roles=2, stages=2)
+
+
+def image(what: Shared, case: Case) -> list[int]:
+    """Of each element of a tile as it lies in memory: its number, row-major."""
+    layout = _text(what.layout, case) if what.layout else ""
+    size, count = BYTES[case.out_element], case.rows * case.columns
+    places = [0] * count
+    for number in range(count):
+        row, column = divmod(number, case.columns)
+        at = number if not layout else sum(
+            _step(mode, n) for mode, n in zip(_modes(layout), (row, column), strict=True)
+        )
+        byte = at * size
+        if what.swizzle:
+            byte ^= (byte >> 7 & {32: 1, 64: 3, 128: 7}[what.swizzle]) << 4
+        places[byte // size] = number
+    return places
+
+
+def _step(mode: list[tuple[int, int]], number: int) -> int:
+    total = 0
+    for size, stride in mode:
+        total += number % size * stride
+        number //= size
+    return total

@@ -198,7 +198,7 @@ class ColumnsPlan(Record, frozen=True):
     reason: str
 
 
-class Call(Record, frozen=True, tag_field="do", tag="call"):
+class Call(Record, frozen=True, tag_field="do", tag="call", omit_defaults=True):
     """A call of an entry; `arguments` are (kind, value) as the glue passes them. `fence`: what it
     stores is read through the async proxy."""
 
@@ -209,7 +209,7 @@ class Call(Record, frozen=True, tag_field="do", tag="call"):
     fence: bool = False
 
 
-class Sync(Record, frozen=True, tag_field="do", tag="sync"):
+class Sync(Record, frozen=True, tag_field="do", tag="sync", omit_defaults=True):
     """Threads that wait for one another: of a warp, of the role at a named barrier, or of the block."""
 
     scope: Literal["warp", "role", "block"]
@@ -218,7 +218,7 @@ class Sync(Record, frozen=True, tag_field="do", tag="sync"):
     reason: str
 
 
-class Hand(Record, frozen=True, tag_field="do", tag="hand"):
+class Hand(Record, frozen=True, tag_field="do", tag="hand", omit_defaults=True):
     """A stage of a buffer is waited for, or handed over by a thread of each warp: `mbarrier` is that
     of stage 0. `state` is the variable that keeps the stage; `port` and `number` say for whom."""
 
@@ -231,7 +231,7 @@ class Hand(Record, frozen=True, tag_field="do", tag="hand"):
     fence: bool = False
 
 
-class TilePlace(Record, frozen=True):
+class TilePlace(Record, frozen=True, omit_defaults=True):
     """A tile in the arena: its offset, and for a buffer of stages the variable that keeps the stage."""
 
     offset: int
@@ -239,7 +239,7 @@ class TilePlace(Record, frozen=True):
     state: str = ""
 
 
-class Move(Record, frozen=True, tag_field="do", tag="move"):
+class Move(Record, frozen=True, tag_field="do", tag="move", omit_defaults=True):
     """Registers to or from a tile in shared memory."""
 
     what: str
@@ -249,7 +249,7 @@ class Move(Record, frozen=True, tag_field="do", tag="move"):
     fence: bool = False
 
 
-class Copy(Record, frozen=True, tag_field="do", tag="copy"):
+class Copy(Record, frozen=True, tag_field="do", tag="copy", omit_defaults=True):
     """A tile to a tile, through registers, round by round."""
 
     what: str
@@ -261,7 +261,7 @@ class Copy(Record, frozen=True, tag_field="do", tag="copy"):
     fence: bool = False
 
 
-class Convert(Record, frozen=True, tag_field="do", tag="convert"):
+class Convert(Record, frozen=True, tag_field="do", tag="convert", omit_defaults=True):
     """Elements of another type, from registers to registers."""
 
     what: str
@@ -270,7 +270,7 @@ class Convert(Record, frozen=True, tag_field="do", tag="convert"):
     conversion: Conversion
 
 
-class Rearrange(Record, frozen=True, tag_field="do", tag="rearrange"):
+class Rearrange(Record, frozen=True, tag_field="do", tag="rearrange", omit_defaults=True):
     """Registers to the layout of another component, within a thread or a warp."""
 
     what: str
@@ -312,7 +312,7 @@ class RoleSteps(Record, frozen=True):
     reason: str
 
 
-class PhasePlan(Record, frozen=True):
+class PhasePlan(Record, frozen=True, omit_defaults=True):
     """A phase: its roles' steps once, or for each tile of the schedule. `fence`: bytes that ordinary
     stores wrote before are now written or read through the async proxy."""
 

@@ -195,10 +195,10 @@ def test_two_owners_of_one_barrier_are_named_with_both_places(toy):
         ALL["mainloop"], "claims", Claim("order", "barrier", "256", fixed=1)
     )
     (fault,) = toy.faults()
-    assert fault.message == f"barrier 1 is fixed by {MMA} and by {ACT}"
+    assert fault.message == f"barrier 1 is fixed by {ACT} and by {MMA}"
     assert [(w.instance, w.section, w.index) for w in (fault.primary, *fault.secondary)] == [
-        ("act", "claims", 3),
         ("mma", "claims", 2),
+        ("act", "claims", 3),
     ]
     assert fault.help == "leave one of the ids to the link"
 

@@ -97,7 +97,7 @@ def _claimed(view: View, instance: Instance, index: int, claim: Claim) -> _Claim
 
 def _fixed_faults(claimed: list[_Claimed], last: int) -> Iterator[Diagnostic]:
     """Fixed ids that there are not, and ids that two owners fix."""
-    fixed = [c for c in claimed if c.claim.fixed is not None]
+    fixed = sorted((c for c in claimed if c.claim.fixed is not None), key=lambda c: c.item.name)
     for number, one in enumerate(fixed):
         first, count = one.claim.fixed or 0, one.item.size
         top = first + count - 1

@@ -197,8 +197,8 @@ def _landing(view: View, producer: End, consumer: End) -> tuple[Slab, ...]:
     if consumer.kind != "fragment":
         return slabs(view, consumer)
     source, target = _alike(view, producer, consumer)
-    threads = [32 * view.own_warps(end.instance) for end in (producer, consumer)]
-    return (_own_slab(registers.staging_tile(source, target, *threads)),)
+    threads = 32 * view.own_warps(producer.instance), 32 * view.own_warps(consumer.instance)
+    return (_own_slab(registers.staging_tile(source, target, threads, view.arch)),)
 
 
 def _own_slab(tile: Tile) -> Slab:

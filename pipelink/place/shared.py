@@ -294,7 +294,9 @@ def _too_much(view: View, wanted: list[Wanted], limit: int, packing: Packing) ->
         f"the kernel needs {packing.end} bytes of shared memory, a block of {view.arch.name} has "
         f"{limit}{share}",
         clash[0].place,
-        (*dict.fromkeys(w.place for w in clash[1:]), *_causes(view, clash)),
+        tuple(
+            dict.fromkeys((*(w.place for w in clash[1:]), *_ends(clash), *_causes(view, clash)))
+        ),
         notes=tuple(notes),
         help=_way_out(view, wanted, limit, packing.end),
     )
@@ -302,6 +304,14 @@ def _too_much(view: View, wanted: list[Wanted], limit: int, packing: Packing) ->
 
 def _these(clash: list[Wanted]) -> str:
     return f"these {len(clash)}" if len(clash) > 1 else "this one"
+
+
+def _ends(clash: list[Wanted]) -> Iterator[Where]:
+    """The other ends of buffers."""
+    for wanted in clash:
+        if wanted.buffer:
+            ends = (wanted.buffer.producer, *wanted.buffer.consumers)
+            yield from (e.place for e in ends if e.name != wanted.buffer.name)
 
 
 def _causes(view: View, clash: list[Wanted]) -> Iterator[Where]:

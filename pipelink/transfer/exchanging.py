@@ -147,6 +147,24 @@ def _staged(
     return best
 
 
+def staging_tile(
+    source: Fragment, target: Fragment, threads: tuple[int, int], arch: Arch
+) -> Tile:
+    """The tile of least cost that one role stores and another one, of other threads, loads."""
+    found: list[tuple[int, int, Tile]] = []
+    for tile in _tiles(source.element, source.shape):
+        try:
+            down, up = store(source, tile, threads[0], arch), load(tile, target, threads[1], arch)
+        except Refused:
+            continue
+        if down.conflict == up.conflict == 1 and down.wide and up.wide:
+            return tile
+        found.append((down.cost + up.cost, len(found), tile))
+    if not found:
+        raise Refused(f"no tile takes {source.map} and gives {target.map}")
+    return min(found)[2]
+
+
 def _stays_in_warp(have: Places, want: Places, threads: int) -> bool:
     for first in range(0, threads, LANES):
         warp = slice(first, first + LANES)

@@ -19,6 +19,8 @@
 // Handed through the glue by address only; its header alone would cost the glue a quarter second.
 struct __nv_bfloat16;
 struct __half;
+struct __nv_fp8_e4m3;
+struct __nv_fp8_e5m2;
 
 namespace pipelink {
 // Names change with the format of notes: objects of another one have inline functions of their own.
