@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pipelink.place import pack as packer
 from pipelink.place.pack import Item, conflict, pack
 
 ALWAYS = 1
@@ -208,3 +209,24 @@ def test_a_conflict_around_a_fixed_item():
     assert [i.name for i in conflict(items, 10)] == ["middle", "wide"]
     assert conflict(items, 11) == ()
     assert [i.name for i in conflict(items, 5)] == ["middle"]
+
+
+# (size, alignment, moments)
+HARD = ((3, 2, 4), (5, 1, 8), (9, 4, 7), (3, 2, 6), (8, 2, 12), (12, 1, 8), (9, 4, 2), (1, 1, 4))
+
+
+def test_the_solver_finds_what_first_fit_does_not():
+    items = [Item(f"i{n}", *row) for n, row in enumerate(HARD)]
+    assert packer._end(items, packer._best_order(items)) == 27
+    assert packer._end(items, packer._search(items, 25)) == 26
+    packing = pack(items)
+    sound(items, packing)
+    assert (packing.end, packing.bound, packing.how) == (25, 25, "solver")
+    assert packing.end == least_end(items)
+
+
+def test_the_solver_proves_what_sums_do_not():
+    """Each moment holds 3, each two of `a`, `b`, `c` share one, and there's no moment for all."""
+    items = [Item("a", 2, 1, 0b011), Item("b", 2, 1, 0b110), Item("c", 2, 1, 0b101)]
+    assert (pack(items).end, pack(items).bound) == (6, 6)
+    assert [i.name for i in conflict(items, 5)] == ["a", "b", "c"]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import insort
+from bisect import bisect_right, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
 SEARCH_STEPS = 20_000  # placements that the local search of one group makes
-SOLVER_TIME = 0.005  # deterministic time of CP-SAT for one question, some 0.05 s
+SOLVER_TIME = 0.25  # CP-SAT's deterministic time for a question, divided by the items (50 or more)
 MOST_UNANSWERED = 2  # questions that end without an answer, then it is left
 NEAR = 1.02  # an end that fits and is this near to the bound is not worth the solver
 MOST_SUMS = 100_000  # sets of one count, of one moment, that `conflict` adds up
@@ -48,9 +48,7 @@ ORDERS: dict[str, Callable[[Item], tuple[int, ...]]] = {
     "size": lambda i: (-i.size, -i.align),
     "area": lambda i: (-i.size * i.live.bit_count(), -i.align),
     "moments": lambda i: (-i.live.bit_count(), -i.align, -i.size),
-    "moments, size": lambda i: (-i.live.bit_count(), -i.size, -i.align),
     "first moment": lambda i: (i.live & -i.live, -i.live.bit_count(), -i.size),
-    "last moment": lambda i: (-i.live.bit_length(), -i.live.bit_count(), -i.size),
 }
 
 
@@ -81,11 +79,9 @@ def _refuse(items: Sequence[Item]) -> None:
     if len({i.name for i in items}) < len(items):
         raise ValueError("two items have one name")
     for item in items:
-        start = item.fixed or 0
-        if item.size <= 0 or item.live <= 0 or item.align <= 0 or item.align & (item.align - 1):
-            raise ValueError(f"{item.name}: a size, an alignment or the moments make no sense")
-        if start < 0 or start % item.align:
-            raise ValueError(f"{item.name}: {start} is no multiple of {item.align}")
+        start, power = item.fixed or 0, item.align > 0 and not item.align & (item.align - 1)
+        if item.size <= 0 or item.live <= 0 or not power or start < 0 or start % item.align:
+            raise ValueError(f"{item.name}: size, alignment, moments or place make no sense")
     fixed = sorted((i.fixed, i.name, i) for i in items if i.fixed is not None)
     for (low, _, a), (high, _, b) in itertools.combinations(fixed, 2):
         if a.live & b.live and low + a.size > high:
@@ -159,35 +155,26 @@ def _normal(items: Sequence[Item], offsets: Offsets) -> Offsets:
 
 def _groups(items: Sequence[Item]) -> list[list[Item]]:
     """Items that share a moment, directly or through others: a group's places are its own affair."""
-    groups: list[tuple[int, list[Item]]] = []
+    groups: list[list[Item]] = []
     for item in items:
-        mine = [g for g in groups if g[0] & item.live]
-        groups = [g for g in groups if not g[0] & item.live]
-        live = item.live
-        for when, _ in mine:
-            live |= when
-        groups.append((live, [*itertools.chain(*(members for _, members in mine)), item]))
-    return [sorted(members, key=lambda i: i.name) for _, members in groups]
+        mine = [g for g in groups if any(o.live & item.live for o in g)]
+        groups = [*(g for g in groups if g not in mine), [*itertools.chain(*mine), item]]
+    return [sorted(g, key=lambda i: i.name) for g in groups]
 
 
 def _peel(items: Sequence[Item], target: int) -> tuple[list[Item], list[Item]]:
     """The items that matter for an end at or above the target; and the rest, in an order in which
     first fit places each of them below the target whatever the others' places are: those that are
     live with it can't block all of its places."""
-    core, aside = list(items), []
-    for _ in items:
+    core, aside, before = list(items), list[Item](), -1
+    while len(core) != before:
         before = len(core)
         for item in [i for i in core if i.fixed is None]:
-            blocked = sum(
-                -(-(o.size + item.size - 1) // item.align)
-                for o in core
-                if o.live & item.live and o is not item
-            )
+            clash = [o for o in core if o.live & item.live and o is not item]
+            blocked = sum(-(-(o.size + item.size - 1) // item.align) for o in clash)
             if blocked <= (target - item.size) // item.align:
                 core.remove(item)
                 aside.append(item)
-        if len(core) == before:
-            break
     return core, aside[::-1]
 
 
@@ -251,24 +238,23 @@ def _least_end(clique: Sequence[Item], fine: int, coarse: int) -> int:
     sums = 1
     for filler in fillers:
         sums |= (sums << filler | sums >> (many - filler)) & ((1 << many) - 1)
-    hole = {i.name: -size[i.name] % many for i in items if i.align >= coarse}
-    fill = {
-        name: _largest_sum(sums | sums << many, room + many) - many for name, room in hole.items()
-    }
+    holes = {}  # what is empty above an item, and how much of that can be filled
+    for item in items:
+        if item.align >= coarse:
+            hole = -size[item.name] % many
+            below = (sums | sums << many) & ((2 << (hole + many)) - 1)
+            holes[item.name] = hole, below.bit_length() - 1 - many
     waste = {}
-    for last in hole:
-        fills = sorted((fill[n] for n in hole if n != last), reverse=True)
-        waste[last] = sum(hole.values()) - hole[last] - sum(fills[: len(fillers)])
-    least, total = min(waste.values(), default=0), sum(size.values())
-    return min(
-        _up((total - size[i.name] + waste.get(i.name, least)) * fine, i.align) + i.size
-        for i in items
-    )
-
-
-def _largest_sum(sums: int, most: int) -> int:
-    """The highest bit of `sums` that is not above `most`."""
-    return (sums & ((2 << most) - 1)).bit_length() - 1
+    for last in holes:
+        others = [h for name, h in holes.items() if name != last]
+        fills = sorted((fill for _, fill in others), reverse=True)
+        waste[last] = sum(hole for hole, _ in others) - sum(fills[: len(fillers)])
+    total, least = sum(size.values()), min(waste.values(), default=0)
+    ends = []
+    for top in items:
+        below = total - size[top.name] + waste.get(top.name, least)
+        ends.append(_up(below * fine, top.align) + top.size)
+    return min(ends)
 
 
 def _least_around(clique: Sequence[Item]) -> int:
@@ -376,7 +362,7 @@ def _ask(group: Sequence[Item], end: int) -> tuple[Offsets | None, bool]:
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
     solver.parameters.random_seed = 0
-    solver.parameters.max_deterministic_time = SOLVER_TIME
+    solver.parameters.max_deterministic_time = SOLVER_TIME / max(50, len(group))
     solver.parameters.linearization_level = 0
     solver.parameters.cp_model_presolve = False
     status = solver.solve(model)
@@ -400,11 +386,12 @@ def conflict(items: Sequence[Item], capacity: int) -> tuple[Item, ...]:
         pools = groups if math.comb(len(core), count) <= MOST_SETS else cliques
         sets = (_tight(p, count, capacity) for p in pools if math.comb(len(p), count) <= MOST_SUMS)
         some = itertools.islice(itertools.chain.from_iterable(sets), MOST_SETS)
-        found = min((s for s in some if not _fits(s, capacity)), key=_rank, default=())
-        if found:
-            return found
-    failing = (g for g in groups if not _fits(g, capacity))
-    return best or _thinned(next(failing, []), capacity)
+        if found := min((s for s in some if not _fits(s, capacity)), key=_rank, default=()):
+            best = found
+            break
+    if not best:
+        best = _thinned(next((g for g in groups if not _fits(g, capacity)), ()), capacity)
+    return tuple(sorted(best, key=lambda i: i.name))
 
 
 def _rank(chosen: Sequence[Item]) -> tuple[int, int, list[str]]:
@@ -413,13 +400,9 @@ def _rank(chosen: Sequence[Item]) -> tuple[int, int, list[str]]:
 
 def _by_sum(clique: Sequence[Item], capacity: int) -> tuple[Item, ...]:
     """The largest items of a moment, as many as are too large together; () if all fit by size."""
-    chosen, total = [], 0
-    for item in sorted(clique, key=lambda i: (-i.size, i.name)):
-        chosen.append(item)
-        total += item.size
-        if total > capacity:
-            return tuple(sorted(chosen, key=lambda i: i.name))
-    return ()
+    order = sorted(clique, key=lambda i: (-i.size, i.name))
+    count = bisect_right(list(itertools.accumulate(i.size for i in order)), capacity)
+    return tuple(order[: count + 1]) if count < len(order) else ()
 
 
 def _tight(pool: Sequence[Item], count: int, capacity: int) -> Iterator[tuple[Item, ...]]:
