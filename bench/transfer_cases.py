@@ -561,6 +561,7 @@ def _conversions() -> Iterator[Case]:
             yield Case(ACCUMULATOR, (ACCUMULATOR,), source, target, rounding=rounding)
         yield Case(ACCUMULATOR, (SWIZZLED[128],), source, target, rounding=roundings[0])
         yield Case(SWIZZLED[64], (BLOCKED,), source, target, rounding=roundings[0])
+        yield Case(PLAIN, (SWIZZLED[128],), source, target, rounding=roundings[0])
     yield Case(ACCUMULATOR, (BLOCKED,), "f32", "bf16", rounding="nearest")
     yield Case(ACCUMULATOR, (BLOCKED,), "e4m3", "f32", roles=2, stages=2)
 

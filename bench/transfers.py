@@ -2,6 +2,7 @@
 
     python bench/transfers.py make            compile and link every case into build/transfers
     python3 bench/transfers.py run [FILE]     on the device: every case against its reference, bit by bit
+    ... run FILE --only TEXT                  the cases with this in their names
 
 The device needs torch and cuda-core, and nothing of the build.
 """
@@ -91,7 +92,8 @@ def run(output: Path) -> int:
     torch.manual_seed(time.time_ns() % (1 << 31))
     seed = torch.initial_seed()
     rows = []
-    for case in t.cases():
+    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
+    for case in (c for c in t.cases() if only in c.name):
         path = FOLDER / f"{t.kernel_name(case)}.cubin"
         rows.append({"case": case.name, "outcome": _outcome(torch, pipelink, case, path)})
         if rows[-1]["outcome"] != "right":

@@ -9,6 +9,7 @@ from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where, nearest
 from pipelink.place.routes import rounding
 from pipelink.resolve import shown
 from pipelink.transfer.converting import convert
+from pipelink.transfer.places import Refused
 from pipelink.view import End, View, fact_names, who
 
 
@@ -138,7 +139,8 @@ def _between_tiles(view: View, a: End, b: End) -> Iterator[Difference]:
     for p, q in zip(a.port.parts, b.port.parts, strict=False):
         title = f"part '{p.name}' differs in"
         yield "parts stand in another order or have other names", p.name, q.name
-        yield f"{title} element type", p.element, q.element
+        if straight:
+            yield f"{title} element type", p.element, q.element
         shapes = _shape(view, a, p.shape), _shape(view, b, q.shape)
         yield f"{title} shape", *shapes
         if straight:
@@ -257,8 +259,11 @@ def order(view: View) -> Iterator[Diagnostic]:
         left, right = view.role_of(producer.instance), view.role_of(consumer.instance)
         if not left or not right or producer.kind == consumer.kind == "ring":
             continue
-        phases = [_phases(view, end) for end in (producer, consumer)]
-        if phases[0] != phases[1] or len(phases[0]) > 1:
+        ends = (producer, consumer)
+        phases = [_phases(view, end) for end in ends]
+        # Stages that a component takes itself may be filled in one phase and read in another.
+        bound = [p for p, end in zip(phases, ends, strict=True) if end.kind != "ring"]
+        if any(len(own) != 1 or own != bound[0] for own in bound):
             shown_ = [" and ".join(f"'{p}'" for p in own) or "none" for own in phases]
             yield Diagnostic(
                 "PL021",
@@ -304,37 +309,42 @@ def _phases(view: View, end: End) -> list[str]:
 def conversions(view: View) -> Iterator[Diagnostic]:
     """Elements of another type: the conversion exists on the target, and one that rounds says how."""
     for producer, consumer, spec in view.connections():
-        source, target = (_element(end) for end in (producer, consumer))
-        if "fragment" not in (producer.kind, consumer.kind) or source == target:
-            if spec.rounding:
-                yield _no_rounding(view, producer, consumer)
-            continue
-        try:
-            rounds = convert(source, target, 4, rounding(spec), view.arch).rounds
-        except ValueError as error:
-            yield Diagnostic(
-                "PL053",
-                f"'{producer.name}' of {who(producer.instance)} hands {source} to '{consumer.name}' of "
-                f"{who(consumer.instance)}, which takes {target}: {error}",
-                producer.place,
-                (consumer.place,),
-            )
-            continue
-        if rounds and not spec.rounding:
-            yield Diagnostic(
-                "PL053",
-                f"'{producer.name}' of {who(producer.instance)} hands {source} to '{consumer.name}' of "
-                f"{who(consumer.instance)}, which takes {target}, and the channel does not say how to round",
-                producer.place,
-                (consumer.place,),
-                help='say it in [[channels]]: rounding = "nearest", or "toward_zero"',
-            )
-        elif spec.rounding and not rounds:
+        if producer.kind == consumer.kind == "ring":
+            pairs = []  # the stages themselves are handed over: another rule wants them alike
+        else:
+            rows = zip(_elements(producer), _elements(consumer), strict=False)
+            pairs = [pair for pair in dict.fromkeys(rows) if pair[0] != pair[1]]
+        rounds = False
+        for source, target in pairs:
+            try:
+                done = convert(source, target, 4, rounding(spec), view.arch)
+            except Refused as error:
+                yield _no_conversion(producer, consumer, source, target, f": {error}")
+                continue
+            rounds |= done.rounds
+            if done.rounds and not spec.rounding:
+                why = ", and the channel does not say how to round"
+                help_ = 'say it in [[channels]]: rounding = "nearest", or "toward_zero"'
+                yield _no_conversion(producer, consumer, source, target, why, help_)
+        if spec.rounding and not rounds:
             yield _no_rounding(view, producer, consumer)
 
 
-def _element(end: End) -> str:
-    return end.port.parts[0].element if end.port.parts else end.port.element
+def _elements(end: End) -> tuple[str, ...]:
+    return tuple(part.element for part in end.port.parts) or (end.port.element,)
+
+
+def _no_conversion(
+    producer: End, consumer: End, source: str, target: str, why: str, help_: str = ""
+) -> Diagnostic:
+    return Diagnostic(
+        "PL053",
+        f"'{producer.name}' of {who(producer.instance)} hands {source} to '{consumer.name}' of "
+        f"{who(consumer.instance)}, which takes {target}{why}",
+        producer.place,
+        (consumer.place,),
+        help=help_,
+    )
 
 
 def _no_rounding(view: View, producer: End, consumer: End) -> Diagnostic:

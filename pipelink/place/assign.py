@@ -69,7 +69,6 @@ def _role_barriers(
     found = []
     for (phase, role), needed in between.items():
         warps = view.warps(role)
-        if needed and warps > 1 and 32 * warps < block.threads:
-            why = f"between '{needed[0].earlier}' and '{needed[0].later}'"
-            found.append(RoleBarrier(phase, role, 32 * warps, why))
+        if any(not w.warp for w in needed) and warps > 1 and 32 * warps < block.threads:
+            found.append(RoleBarrier(phase, role, 32 * warps, needed[0].reason))
     return found

@@ -27,11 +27,13 @@ from dataclasses import dataclass
 from msgspec.structs import replace
 
 from pipelink.abi import ELEMENT_BYTES
+from pipelink.diagnostics import Diagnostic, InputError
 from pipelink.model import ChannelSpec
 from pipelink.transfer import exchanging as registers
 from pipelink.transfer.converting import Rounding
+from pipelink.transfer.places import Refused
 from pipelink.transfer.records import Exchange, Fragment, InPlace, Staged, Tile
-from pipelink.view import End, View
+from pipelink.view import End, View, who
 
 
 @dataclass(frozen=True)
@@ -123,9 +125,25 @@ def routes(view: View) -> tuple[Route, ...]:
     found = {}
     for group in by_producer.values():
         make = _from_registers if group[0][0].kind == "fragment" else _from_memory
-        for route in make(view, group):
-            found[route.producer.name, route.consumer.name] = route
+        try:
+            for route in make(view, group):
+                found[route.producer.name, route.consumer.name] = route
+        except Refused as error:
+            raise impossible(group[0][0], group[0][1], error) from error
     return tuple(found[a.name, b.name] for a, b, _ in view.connections())
+
+
+def impossible(producer: End, consumer: End, why: Refused) -> InputError:
+    """A channel that no transfer serves."""
+    return InputError(
+        Diagnostic(
+            "PL053",
+            f"nothing moves '{producer.name}' of {who(producer.instance)} to '{consumer.name}' of "
+            f"{who(consumer.instance)}: {why}",
+            producer.place,
+            (consumer.place,),
+        )
+    )
 
 
 Group = list[tuple[End, End, ChannelSpec]]

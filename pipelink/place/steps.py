@@ -25,13 +25,22 @@ from pipelink.model import (
 )
 from pipelink.place.assign import Assignment
 from pipelink.place.program import Act, RoleActs
-from pipelink.place.routes import Buffer, Route, fragment_of, rounding
+from pipelink.place.routes import Buffer, Route, fragment_of, impossible, rounding
 from pipelink.place.sync import Wait
 from pipelink.place.warps import register_claim
 from pipelink.transfer.converting import convert
 from pipelink.transfer.copy import copy
 from pipelink.transfer.moves import load, store
-from pipelink.transfer.records import Fragment, InPlace, Permute, Shuffle
+from pipelink.transfer.places import Refused
+from pipelink.transfer.records import (
+    Conversion,
+    Fragment,
+    InPlace,
+    Moves,
+    Permute,
+    Shuffle,
+    Tile,
+)
 from pipelink.view import End, View
 
 
@@ -103,7 +112,11 @@ class _Role:
         for number, act in enumerate(self.acts.acts):
             if number in needed:
                 self.steps.append(self.sync(needed[number]))
-            getattr(self, f"do_{act.do}")(act)
+            try:
+                getattr(self, f"do_{act.do}")(act)
+            except Refused as error:
+                assert act.route is not None, "what is refused is a channel's transfer"
+                raise impossible(act.route.producer, act.route.consumer, error) from error
         registers = self.assignment.block.registers.get((self.acts.phase, self.acts.role))
         return RoleSteps(
             self.acts.role,
@@ -132,7 +145,7 @@ class _Role:
         return f"setmaxnreg {registers}: the most of {', '.join(claims)}"
 
     def sync(self, wait: Wait) -> Sync:
-        why = f"{wait.earlier} before, {wait.later} after"
+        why = wait.reason
         if wait.warp or self.threads == 32:
             return Sync("warp", 0, 32, why)
         if self.threads == self.assignment.block.threads:
@@ -286,7 +299,7 @@ class _Role:
         assert source is not None, "a tile is copied from a buffer"
         assert target is not None, "a tile is copied to a buffer"
         for part, (a, b) in enumerate(zip(source.parts, target.parts, strict=True)):
-            _, loads, stores = copy(a.tile, b.tile, self.threads, self.view.arch)
+            loads, stores, conversion = self.copied(a.tile, b.tile, route)
             last = part == len(source.parts) - 1
             title = f"{source.name}.{a.name} to {target.name}.{b.name}"
             self.steps.append(
@@ -296,10 +309,24 @@ class _Role:
                     self.place(act, target, part),
                     loads,
                     stores,
-                    None,
+                    conversion,
                     act.fence and last,
                 )
             )
+
+    def copied(
+        self, source: Tile, target: Tile, route: Route
+    ) -> tuple[Moves, Moves, Conversion | None]:
+        """How a tile gets to another one; elements of another type are converted on the way."""
+        alike = replace(target, element=source.element)
+        what, loads, stores = copy(source, alike, self.threads, self.view.arch)
+        if source.element == target.element:
+            return loads, stores, None
+        arch = self.view.arch
+        how = rounding(route.spec)
+        conversion = convert(source.element, target.element, what.count, how, arch)
+        converted = replace(what, element=target.element)
+        return loads, store(converted, target, self.threads, arch), conversion
 
 
 def state(buffer: Buffer, end: End, route: Route | None) -> str:

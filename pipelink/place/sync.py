@@ -19,12 +19,11 @@ Spans = Mapping[str, tuple[tuple[int, int], ...]]
 
 @dataclass(frozen=True)
 class Wait:
-    """A barrier before act number `before`, and the two sides that need it. `warp`: each warp waits
-    for its own threads alone."""
+    """A barrier before act number `before`, and what needs it. `warp`: each warp waits for its own
+    threads alone."""
 
     before: int
-    earlier: str
-    later: str
+    reason: str
     warp: bool
 
 
@@ -49,24 +48,26 @@ def waits(acts: tuple[Act, ...], spans: Spans, again: bool) -> tuple[Wait, ...]:
 def _clash(number: int, pending: list[tuple[Act, bool]], act: Act, spans: Spans) -> Wait | None:
     """The barrier that an act needs: one of the role before one of the warp."""
     needed = [
-        Wait(number, theirs, mine, warp)
+        Wait(number, reason, warp)
         for earlier, waited in pending
-        for theirs, mine, warp in _clashes(earlier, act, spans)
+        for reason, warp in _clashes(earlier, act, spans)
         if not (warp and waited)
     ]
     return min(needed, key=lambda w: w.warp, default=None)
 
 
-def _clashes(earlier: Act, act: Act, spans: Spans) -> Iterator[tuple[str, str, bool]]:
-    """Pairs of names whose bytes an earlier act and this one use, at least one of them to write, and
-    whether they meet within each warp."""
+def _clashes(earlier: Act, act: Act, spans: Spans) -> Iterator[tuple[str, bool]]:
+    """Pairs of names whose bytes an earlier act and this one use, at least one of them to write, in
+    words, and whether they meet within each warp."""
     for mine, writes in _touched(act):
         for theirs, wrote in _touched(earlier):
             # What a component does with its own claims is its own to order.
             own = mine == theirs and earlier.step == act.step and act.do == "call"
             if (writes or wrote) and not own and _overlap(spans, mine, theirs):
                 warp = mine == theirs and act.warp and earlier.warp
-                yield theirs, mine, warp
+                done = f"'{theirs}' was {'written' if wrote else 'read'}"
+                then = f"{'it' if mine == theirs else repr(mine)} is {'written' if writes else 'read'}"
+                yield f"{done}, then {then}", warp
 
 
 def _touched(act: Act) -> Iterator[tuple[str, bool]]:
