@@ -110,8 +110,13 @@ def _parser() -> argparse.ArgumentParser:
         sub = _manifest_parser(calls, name, call, what)
         sub.add_argument("--root", type=Path, default=Path(), help="where the sources are")
         sub.add_argument("--lineinfo", action="store_true", help="with source lines for profilers")
-        _format(sub)
+        if name == "verify":
+            _format(sub)
     sub.add_argument("--verify", action="store_true", help="build the control too")
+    _format(
+        sub, (*FORMATS, "html"), "of the map and of diagnostics; html is a page, in a file with -o"
+    )
+    sub.add_argument("-o", "--output", type=Path, metavar="FILE", help="of --format html")
     sub = calls.add_parser("explain", help="what a diagnostic's code means, with an example")
     which = sub.add_mutually_exclusive_group(required=True)
     which.add_argument("code", nargs="?", metavar="CODE", help="such as PL021")
@@ -120,8 +125,10 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _format(parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS) -> None:
-    parser.add_argument("--format", choices=forms, default="text", help="of diagnostics")
+def _format(
+    parser: argparse.ArgumentParser, forms: Sequence[str] = FORMATS, of: str = "of diagnostics"
+) -> None:
+    parser.add_argument("--format", choices=forms, default="text", help=of)
 
 
 def _manifest_parser(
@@ -379,6 +386,11 @@ def _beside_log(args: argparse.Namespace) -> TextIO:
 
 
 def _map(args: argparse.Namespace) -> int:
+    if args.format == "html":
+        return _page(args)
+    if args.output:
+        print("pipelink map: -o goes with --format html", file=sys.stderr)
+        return 2
     kernel, product = _built(args)
     if args.format == "json":
         from pipelink.report.map import encode_map
@@ -389,6 +401,21 @@ def _map(args: argparse.Namespace) -> int:
 
     comparison = _compared(args, kernel, product) if args.verify else None
     print_map(product, comparison, _beside_log(args))
+    return 0
+
+
+def _page(args: argparse.Namespace) -> int:
+    """The map as HTML; what is wrong is said as text."""
+    args.format = "text"
+    kernel, product = _built(args)
+    from pipelink import toolchain
+    from pipelink.report.html import encode_html
+
+    page = encode_html(product, _compared(args, kernel, product) if args.verify else None)
+    if args.output:
+        toolchain.publish(args.output, page)
+    else:
+        print(page.decode(), end="")
     return 0
 
 
