@@ -147,9 +147,7 @@ def _staged(
     return best
 
 
-def staging_tile(
-    source: Fragment, target: Fragment, threads: tuple[int, int], arch: Arch
-) -> Tile:
+def staging_tile(source: Fragment, target: Fragment, threads: tuple[int, int], arch: Arch) -> Tile:
     """The tile of least cost that one role stores and another one, of other threads, loads."""
     found: list[tuple[int, int, Tile]] = []
     for tile in _tiles(source.element, source.shape):
