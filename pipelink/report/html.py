@@ -29,7 +29,7 @@ from pipelink.resources import template_dir
 from pipelink.sass import Comparison
 
 COLOURS = 8  # of owners, in map.css
-WIDEST = 3.0  # how much wider than the narrowest phase one may be drawn
+WIDEST = 2.5  # how much wider than the narrowest phase one may be drawn
 ROW = 54  # pixels of the lowest row of warps
 WARP = 11  # and of each warp, where that is more
 
