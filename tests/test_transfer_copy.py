@@ -50,17 +50,19 @@ def tile(element, shape, swizzle=0, layout=""):
 
 AMPERE = ARCHES["sm_80"]
 WIDE = ("ld.shared.v4.b32", "st.shared.v4.b32")
+HALVES = ("ld.shared.v2.b32", "st.shared.v2.b32")
+MATRICES = ("ldmatrix.x4", "stmatrix.x4")
 CASES = [
     # Another swizzle, fewer threads than rows, more threads than elements.
     ("bf16", (128, 64), (128, ""), (0, ""), 128, HOPPER, WIDE, 1),
-    ("f32", (64, 32), (128, ""), (64, "(64,(16,2)):(16,(1,1024))"), 128, HOPPER, WIDE, 2),
-    ("e4m3", (16, 64), (64, ""), (0, ""), 128, HOPPER, WIDE, 1),
-    ("bf16", (128, 64), (128, ""), (64, "(128,(32,2)):(32,(1,4096))"), 384, HOPPER, WIDE, 2),
+    ("f32", (64, 32), (128, ""), (64, "(64,(16,2)):(16,(1,1024))"), 128, HOPPER, HALVES, 1),
+    ("e4m3", (16, 64), (64, ""), (0, ""), 128, HOPPER, HALVES, 1),
+    ("bf16", (128, 64), (128, ""), (64, "(128,(32,2)):(32,(1,4096))"), 384, HOPPER, MATRICES, 1),
     ("bf16", (1000,), (0, ""), (0, ""), 128, HOPPER, WIDE, 1),
     ("i64", (7, 13), (0, ""), (0, ""), 32, HOPPER, None, None),
     # Columns in blocks of 32 and of 64 bytes; a width that is no power of two.
-    ("bf16", (64, 160), (0, ""), (64, "(64,(32,5)):(32,(1,2048))"), 128, HOPPER, WIDE, 2),
-    ("bf16", (60, 64), (128, ""), (64, "(60,(32,2)):(32,(1,1920))"), 128, HOPPER, WIDE, 2),
+    ("bf16", (64, 160), (0, ""), (64, "(64,(32,5)):(32,(1,2048))"), 128, HOPPER, WIDE, 1),
+    ("bf16", (60, 64), (128, ""), (64, "(60,(32,2)):(32,(1,1920))"), 128, HOPPER, HALVES, 1),
     # Another major side.
     ("bf16", (64, 64), (128, ""), (128, "(64,64):(1,64)"), 128, HOPPER, ("ldmatrix.x4.trans", "stmatrix.x4"), 1),
     ("f16", (64, 64), (128, ""), (128, "(64,64):(1,64)"), 256, AMPERE, ("ldmatrix.x4.trans", "st.shared.b32"), 1),

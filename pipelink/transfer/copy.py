@@ -20,10 +20,11 @@ from pipelink.abi import ELEMENT_BYTES
 from pipelink.arch import Arch
 from pipelink.transfer.moves import load, store
 from pipelink.transfer.places import Refused
-from pipelink.transfer.records import Fragment, Moves, Tile
+from pipelink.transfer.records import WAVEFRONT, Fragment, Moves, Tile
 
 _WIDEST = 16
 _MOST = 40  # splits that are looked at
+_ENOUGH = 1.5  # times the wavefronts that no copy can do without: no better one is looked for
 Run = tuple[int, int]  # a side, and how many threads stand along it
 
 
@@ -45,6 +46,7 @@ def copy(source: Tile, target: Tile, threads: int, arch: Arch) -> tuple[Fragment
     if source.map == target.map and _dense(source):
         size = math.prod(source.shape)
         source, target = (replace(t, shape=(size,), layout="") for t in (source, target))
+    least = 2 * WAVEFRONT * math.prod(source.shape) * ELEMENT_BYTES[source.element] // (4 * threads)
     best: tuple[int, Fragment, Moves, Moves] | None = None
     for split in islice(_splits(source, target, threads), _MOST):
         fragment = _fragment(source, split)
@@ -57,7 +59,7 @@ def copy(source: Tile, target: Tile, threads: int, arch: Arch) -> tuple[Fragment
             continue
         if best is None or up.cost + down.cost < best[0]:
             best = up.cost + down.cost, fragment, up, down
-        if up.wide and down.wide and up.conflict == down.conflict == 1:
+        if best[0] <= least * _ENOUGH:
             break
     if best is None:
         raise Refused(f"{threads} threads can't share out a tile of {source.shape}")

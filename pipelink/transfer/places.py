@@ -45,6 +45,8 @@ def coordinates(fragment: Fragment, threads: int) -> list[list[int]]:
     of_threads, of_values = found.steps(0), found.steps(1)
     if max(of_threads) + max(of_values) >= size:
         raise Refused(f"{found} passes the end of its tile of {size} elements")
+    if copies == 1:
+        return [[thread + value for thread in of_threads] for value in of_values]
     whole = [(copy * rows, thread) for copy in range(copies) for thread in of_threads]
     return [
         [
