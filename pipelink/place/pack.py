@@ -1,4 +1,28 @@
-"""Packing: positions for every item of a resource, on one line."""
+"""Packing: positions for all items of a resource on one line, so that the highest is least.
+
+Bytes of shared memory, ids of barriers, warps and columns of tensor memory are one problem: an item
+has a size, an alignment and the moments at which it is live, and two that share a moment share no
+position. That is dynamic storage allocation, which is NP-hard. Kernels are small and mostly kind to
+it, so the cheap ways come first, and each stops where a proof says that nothing is left to gain:
+
+1. A bound. All that is live at one moment lies one above the other, and of its alignments follows
+   which holes no arrangement can fill (`_least_end`). No search is needed where an end meets it.
+2. First fit under a few orders: 0.1 to 1 ms each. The best single one, by size, meets the bound in
+   22 % of 1,000 random programs of 5 to 60 regions (bench/place.py), and its worst is 23 % over.
+3. Items that fit whatever the others do are set aside; what no longer hangs together is separate.
+4. A local search over orders. It leaves 28 % of the programs above the bound, most by some bytes.
+5. CP-SAT, which costs 0.5 s to import, for those. Asked for the least end it is slow to find any: it
+   is asked whether there is a packing for a given end, halfway between bound and end. Neither hints
+   nor presolve helped: the first closed 21 of 50 hard cases instead of 32, the second 27.
+
+Then 88 % are proven to be optimal and all are within 1 % of their bound, the worst 0.79 %: median
+2.8 ms, 0.5 s at most beside the import. A process that packs 120 regions takes 0.12 s in all without
+the solver and 0.67 s with it. With a capacity, here that of a block, what fits and is within 2 % of
+the bound is left as it is: 2 of 1,000 need the solver, and all are within 1.8 %.
+
+A result is the same for the same items in any order, and in any process: items are sorted by name,
+every order is total, the solver has one thread, a fixed seed and a limit in its own count of work.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +38,9 @@ SEARCH_STEPS = 20_000  # placements that the local search of one group makes
 SOLVER_TIME = 0.25  # CP-SAT's deterministic time for a question, divided by the items (50 or more)
 MOST_UNANSWERED = 2  # questions that end without an answer, then it is left
 NEAR = 1.02  # an end that fits and is this near to the bound is not worth the solver
-MOST_SUMS = 100_000  # sets of one count, of one moment, that `conflict` adds up
-MOST_SETS = 3_000  # sets of one count that it packs
+MOST_SETS = 50_000  # sets of one count, of one moment, that `conflict` adds up
+MOST_WORK = 100_000  # sets that it looks at closely, each counted as the square of its items
+FEW = 8  # items of a set that it packs for that
 
 
 @dataclass(frozen=True)
@@ -63,13 +88,14 @@ def pack(items: Sequence[Item], capacity: int | None = None) -> Packing:
     offsets = _best_order(items)
     if _end(items, offsets) > bound:
         core, aside = _peel(items, bound)
-        offsets = {}
+        lower: Offsets = {}
         for group in _groups(core):
             part = _pack_group(group, bound, capacity)
-            offsets |= part.offsets
+            lower |= part.offsets
             bound = max(bound, part.bound)
-            how = max(how, part.how)
-        offsets |= _first_fit(aside, _spans(core, offsets)) or {}
+            how = "solver" if part.how == "solver" else how
+        lower |= _first_fit(aside, _spans(core, lower)) or {}
+        offsets = min(lower, offsets, key=lambda o: _end(items, o))
     offsets = _normal(items, offsets)
     return Packing(offsets, _end(items, offsets), bound, how)
 
@@ -374,24 +400,26 @@ def _ask(group: Sequence[Item], end: int) -> tuple[Offsets | None, bool]:
 def conflict(items: Sequence[Item], capacity: int) -> tuple[Item, ...]:
     """The fewest items that can't be packed in the capacity, the largest of these; () if all can be.
 
-    Exact where a moment decides, which is nearly always. Where only the lifetimes of many items
-    decide, no item can be left out of what is returned, but another set may have fewer.
+    Without any one of them the rest fits. That no other set has fewer is certain where the sizes of a
+    moment decide, or alignment among few items; not where only the lifetimes of many do.
     """
     items = sorted(items, key=lambda i: i.name)
-    _refuse(items)
+    if pack(items, capacity).end <= capacity:
+        return ()
     core = _peel(items, capacity)[0]  # what fits whatever the others do is in no smallest set
     groups, cliques = _groups(core), _cliques(core)
     best = min((s for c in cliques if (s := _by_sum(c, capacity))), key=_rank, default=())
+    left = MOST_WORK
     for count in range(1, len(best) or len(core)):
         pools = groups if math.comb(len(core), count) <= MOST_SETS else cliques
-        sets = (_tight(p, count, capacity) for p in pools if math.comb(len(p), count) <= MOST_SUMS)
-        some = itertools.islice(itertools.chain.from_iterable(sets), MOST_SETS)
-        if found := min((s for s in some if not _fits(s, capacity)), key=_rank, default=()):
+        sets = (_tight(p, count, capacity) for p in pools if math.comb(len(p), count) <= MOST_SETS)
+        some = list(itertools.islice(itertools.chain.from_iterable(sets), left // count**2))
+        left -= len(some) * count**2
+        failing = (s for s in some if not _fits(s, capacity, exact=count <= FEW))
+        if found := min(failing, key=_rank, default=()):
             best = found
             break
-    if not best:
-        best = _thinned(next((g for g in groups if not _fits(g, capacity)), ()), capacity)
-    return tuple(sorted(best, key=lambda i: i.name))
+    return _thinned(best or items, capacity)
 
 
 def _rank(chosen: Sequence[Item]) -> tuple[int, int, list[str]]:
@@ -422,15 +450,18 @@ def _tight(pool: Sequence[Item], count: int, capacity: int) -> Iterator[tuple[It
             yield chosen
 
 
-def _fits(items: Sequence[Item], capacity: int) -> bool:
+def _fits(items: Sequence[Item], capacity: int, exact: bool = True) -> bool:
+    """Whether they can be packed; if it need not be exact, yes unless the bound says no."""
     if _bound(items) > capacity:
         return False
-    return _end(items, _best_order(items)) <= capacity or pack(items, capacity).end <= capacity
+    if not exact or _end(items, _best_order(items)) <= capacity:
+        return True
+    return pack(items, capacity).end <= capacity
 
 
 def _thinned(items: Sequence[Item], capacity: int) -> tuple[Item, ...]:
-    """What is left when every item goes, smallest first, without which the rest still can't fit."""
-    kept = list(items)
+    """What is left when each item goes, smallest first, without which the rest still fails."""
+    kept = sorted(items, key=lambda i: i.name)
     for item in sorted(items, key=lambda i: (i.size, i.name)):
         rest = [i for i in kept if i is not item]
         if not _fits(rest, capacity):
