@@ -100,9 +100,7 @@ def _text(layout: str, case: Case, copies: int = 1) -> str:
         "W": case.warps,
         "T": 32 * case.warps,
     }
-    return "".join(
-        str(_evaluated(token, values)) for token in _tokens(layout)
-    )
+    return "".join(str(_evaluated(token, values)) for token in _tokens(layout))
 
 
 def _tokens(layout: str) -> list[str]:
@@ -132,9 +130,7 @@ def _flat(side: object) -> list[int]:
 def _modes(layout: str) -> list[list[tuple[int, int]]]:
     """Each mode's (size, stride), innermost first."""
     shape, stride = (eval(half) for half in layout.split(":"))  # noqa: S307
-    return [
-        list(zip(_flat(a), _flat(b), strict=True)) for a, b in zip(shape, stride, strict=True)
-    ]
+    return [list(zip(_flat(a), _flat(b), strict=True)) for a, b in zip(shape, stride, strict=True)]
 
 
 def _sum(modes: list[tuple[int, int]], variable: str) -> str:
@@ -215,7 +211,9 @@ def _registers_code(name: str, what: Registers, case: Case, direction: str) -> s
     threads, values = _modes(_text(what.layout, case, copies))
     own = case.rows // copies
     inside = direction == "in"
-    arguments = "Element* y, const Element* values" if inside else "const Element* x, Element* values"
+    arguments = (
+        "Element* y, const Element* values" if inside else "const Element* x, Element* values"
+    )
     access = "if (row < rows) y[at] = values[v];"
     if not inside:
         access = "values[v] = row < rows ? x[at] : Element{};"
@@ -239,14 +237,16 @@ PIPELINK_ENTRY({name}, run)(pl::Self self, const pl::Tile& tile, {arguments}, in
 def _part(what: Shared, case: Case) -> str:
     layout = f'.layout<"{_text(what.layout, case)}">()' if what.layout else ""
     swizzle = f"pl::swizzle_{what.swizzle}" if what.swizzle else "pl::no_swizzle"
-    return (
-        f'pl::part<"tile", Element>(pl::shape(pl::Literal<R>{{}}, pl::Literal<C>{{}}), {swizzle}){layout}'
-    )
+    return f'pl::part<"tile", Element>(pl::shape(pl::Literal<R>{{}}, pl::Literal<C>{{}}), {swizzle}){layout}'
 
 
 def _shared_place(what: Shared, case: Case) -> str:
     """The byte of element (row, column) of a stage, as an expression."""
-    layout = _text(what.layout, case) if what.layout else f"({case.rows},{case.columns}):({case.columns},1)"
+    layout = (
+        _text(what.layout, case)
+        if what.layout
+        else f"({case.rows},{case.columns}):({case.columns},1)"
+    )
     rows, columns = _modes(layout)
     byte = f"(({_sum(rows, 'row')}) + ({_sum(columns, 'column')})) * sizeof(Element)"
     if not what.swizzle:
@@ -387,13 +387,21 @@ def component(case: Case, what: Registers | Shared, name: str, direction: str) -
 def end_name(case: Case, what: Registers | Shared, direction: str) -> str:
     """A component is known by what it is made of: cases share it."""
     element = case.element if direction == "out" else case.out_element
-    staged = f"_s{max(case.stages, 2)}" if isinstance(what, Shared) and (what.by != "step" or what.tma) else ""
+    staged = (
+        f"_s{max(case.stages, 2)}"
+        if isinstance(what, Shared) and (what.by != "step" or what.tma)
+        else ""
+    )
     return f"{direction}_{what.name}_{element}_{case.rows}x{case.columns}_w{case.warps}{staged}"
 
 
 def components(case: Case) -> dict[str, str]:
     """The sources of a case by name."""
-    found = {end_name(case, case.source, "out"): component(case, case.source, end_name(case, case.source, "out"), "out")}
+    found = {
+        end_name(case, case.source, "out"): component(
+            case, case.source, end_name(case, case.source, "out"), "out"
+        )
+    }
     for sink in case.sinks:
         name = end_name(case, sink, "in")
         found[name] = component(case, sink, name, "in")
@@ -403,7 +411,11 @@ def components(case: Case) -> dict[str, str]:
 def manifest(case: Case, objects: str = "") -> str:
     """The kernel of a case; objects lie in the folder `objects`."""
     sinks = [f"sink{n}" for n in range(len(case.sinks))]
-    lines = [f'kernel = "{kernel_name(case)}"', f'target = "{case.arch}"', 'schedule = "source.schedule"']
+    lines = [
+        f'kernel = "{kernel_name(case)}"',
+        f'target = "{case.arch}"',
+        'schedule = "source.schedule"',
+    ]
     names = {"source": end_name(case, case.source, "out")}
     names |= {s: end_name(case, w, "in") for s, w in zip(sinks, case.sinks, strict=True)}
     for instance, name in names.items():
@@ -467,7 +479,9 @@ def kinds() -> dict[str, Case]:
         "ring": Case(ring, (ring,), "bf16", roles=2, stages=3),
         "tma": Case(TMA[128], (ring,), "bf16", roles=2, stages=3),
         "broadcast": Case(swizzled, (swizzled, OPERAND), "bf16", roles=2, stages=2),
-        "handed": Case(ACCUMULATOR, (bulk(swizzled),), "f32", "bf16", roles=2, stages=2, rounding="nearest"),
+        "handed": Case(
+            ACCUMULATOR, (bulk(swizzled),), "f32", "bf16", roles=2, stages=2, rounding="nearest"
+        ),
         "converted": Case(ACCUMULATOR, (ACCUMULATOR,), "f32", "e4m3", rounding="nearest"),
     }
 
@@ -537,11 +551,20 @@ def _from_role_to_role() -> Iterator[Case]:
         yield Case(TMA[128], (SWIZZLED[128],), element, columns=columns, roles=2, stages=2)
         yield Case(TMA[128], (PLAIN,), element, columns=columns, roles=2, stages=2)
         yield Case(ACCUMULATOR, (BLOCKED,), element, columns=columns, roles=2, stages=2)
-        yield Case(ACCUMULATOR, (by(SWIZZLED[128], "each_warp"),), element, columns=columns, roles=2)
-        yield Case(SWIZZLED[128], (TURNED,), element, columns=columns, roles=2, stages=2)
-        yield Case(PLAIN, (by(SWIZZLED[128], "each_warp"),), element, columns=columns, roles=2, stages=3)
         yield Case(
-            SWIZZLED[128], (SWIZZLED[128], ACCUMULATOR, PLAIN), element, columns=columns, roles=2, stages=2
+            ACCUMULATOR, (by(SWIZZLED[128], "each_warp"),), element, columns=columns, roles=2
+        )
+        yield Case(SWIZZLED[128], (TURNED,), element, columns=columns, roles=2, stages=2)
+        yield Case(
+            PLAIN, (by(SWIZZLED[128], "each_warp"),), element, columns=columns, roles=2, stages=3
+        )
+        yield Case(
+            SWIZZLED[128],
+            (SWIZZLED[128], ACCUMULATOR, PLAIN),
+            element,
+            columns=columns,
+            roles=2,
+            stages=2,
         )
         yield Case(ACCUMULATOR, (PLAIN, BLOCKED, ACCUMULATOR), element, columns=columns)
     for swizzle in (0, 32, 64):
@@ -591,8 +614,10 @@ def image(what: Shared, case: Case) -> list[int]:
     places = [0] * count
     for number in range(count):
         row, column = divmod(number, case.columns)
-        at = number if not layout else sum(
-            _step(mode, n) for mode, n in zip(_modes(layout), (row, column), strict=True)
+        at = (
+            number
+            if not layout
+            else sum(_step(mode, n) for mode, n in zip(_modes(layout), (row, column), strict=True))
         )
         byte = at * size
         if what.swizzle:

@@ -117,7 +117,12 @@ def _outcome(torch, pipelink, case: t.Case, path: Path) -> str:
     for _ in range(ROUNDS):
         x = _input(torch, case)
         outputs = [
-            torch.full((TILES * case.rows, case.columns), 0xA5, dtype=_raw(torch, case.out_element), device="cuda")
+            torch.full(
+                (TILES * case.rows, case.columns),
+                0xA5,
+                dtype=_raw(torch, case.out_element),
+                device="cuda",
+            )
             for _ in case.sinks
         ]
         passed = [y.view(_type(torch, case.out_element)) for y in outputs]
@@ -159,9 +164,13 @@ def _input(torch, case: t.Case):
     """Any bits where they are moved; numbers of many sizes where they are converted."""
     shape = (TILES * case.rows, case.columns)
     if not case.target:
-        bits = torch.randint(0, 256, (*shape, t.BYTES[case.element]), dtype=torch.uint8, device="cuda")
+        bits = torch.randint(
+            0, 256, (*shape, t.BYTES[case.element]), dtype=torch.uint8, device="cuda"
+        )
         return bits.view(_type(torch, case.element)).reshape(shape)
-    values = torch.randn(shape, device="cuda") * torch.exp2(torch.randint(-14, 10, shape, device="cuda").float())
+    values = torch.randn(shape, device="cuda") * torch.exp2(
+        torch.randint(-14, 10, shape, device="cuda").float()
+    )
     values[::7] = torch.round(values[::7])
     values.view(-1)[::101] = 0.0
     values.view(-1)[1::101] = -0.0

@@ -137,9 +137,7 @@ class Claim(Record, frozen=True):
     """
 
     name: str
-    kind: Literal[
-        "shared", "barrier", "mbarrier", "tensor_columns", "warps", "registers", "stack"
-    ]
+    kind: Literal["shared", "barrier", "mbarrier", "tensor_columns", "warps", "registers", "stack"]
     amount: str
     align: int = 16
     fixed: int | None = None

@@ -197,7 +197,9 @@ def refused(plan: Plan, log: str, definers: Mapping[str, list[str]]) -> InputErr
             )
         else:
             faults.append(
-                Diagnostic("PL042", f"nobody defines '{symbol}'", _where(plan), help=_missing(symbol))
+                Diagnostic(
+                    "PL042", f"nobody defines '{symbol}'", _where(plan), help=_missing(symbol)
+                )
             )
     for _, symbol in defined_twice(log):
         objects = definers.get(symbol, [])

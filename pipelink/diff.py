@@ -255,7 +255,9 @@ def _clipped(_: abi.Cover, b: abi.Cover, scope: Scope) -> Verdict:
     if scope.port is not None and scope.port.box:
         return compatible("bulk copies touch nothing past the end by themselves")
     if scope.port is not None and _open(b, scope.port, scope.new):
-        return breaking("kernels are refused: tiles pass the end of a size that a launch has (PL038)")
+        return breaking(
+            "kernels are refused: tiles pass the end of a size that a launch has (PL038)"
+        )
     return agree("tensors must be of whole tiles")
 
 

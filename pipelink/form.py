@@ -191,7 +191,9 @@ def _slots(contract: Contract) -> Iterator[Fault]:
     taken = {"role.first_thread", "role.threads"}
     for index, fact in enumerate(contract.facts):
         if fact.name == abi.ROLE_THREADS:
-            yield Fault(f"'{fact.name}' is no name of a fact: it is the role's threads", "facts", index)
+            yield Fault(
+                f"'{fact.name}' is no name of a fact: it is the role's threads", "facts", index
+            )
     for index, claim in enumerate(contract.claims):
         if claim.kind in abi.PLACED and claim.name in facts:
             yield Fault(f"'{claim.name}' is a fact and a claim", "claims", index)

@@ -346,7 +346,9 @@ def _phases(reader: _Reader, table: Table) -> Iterable[PhaseSpec]:
         if key in table:
             help_ = f"write each phase's own {key} in [[phases]]"
             files = (table.files[key],)
-            reader.fault(f"a manifest with [[phases]] has no '{key}' beside", key, help_, files=files)
+            reader.fault(
+                f"a manifest with [[phases]] has no '{key}' beside", key, help_, files=files
+            )
     seen = set()
     for row in reader.tables(reader.get(table, "phases", list, "the manifest"), "[[phases]]"):
         reader.keys(row, _PHASE, "[[phases]]")
@@ -460,9 +462,7 @@ def _references(reader: _Reader, manifest: Manifest, known: tuple[str, ...]) -> 
         return
     uses = [(instance, f"role '{r.name}'") for r in manifest.roles for instance, _ in r.steps]
     uses += [
-        (end.split(".")[0], "[[channels]]")
-        for channel in manifest.channels
-        for end in channel.ends
+        (end.split(".")[0], "[[channels]]") for channel in manifest.channels for end in channel.ends
     ]
     uses += [
         (p.split(".")[0], f"parameter '{n}'")

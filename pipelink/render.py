@@ -172,9 +172,7 @@ def _condition(plan: Plan, phase: PhasePlan, number: int) -> str:
     before = {
         w
         for r in phase.roles[:number]
-        for w in range(
-            placed[r.role].first_warp, placed[r.role].first_warp + placed[r.role].warps
-        )
+        for w in range(placed[r.role].first_warp, placed[r.role].first_warp + placed[r.role].warps)
     }
     left = [w for w in range(plan.threads // 32) if w not in before]
     if left == list(range(own.first_warp, own.first_warp + own.warps)):

@@ -14,6 +14,7 @@ H = ARCHES["sm_90a"]
 ACT = "epilogue of activation (instance 'act')"
 MMA = "mainloop of matrix (instance 'mma')"
 
+
 @pytest.mark.parametrize(
     ("threads", "registers"),
     [(128, 256), (256, 256), (384, 168), (512, 128), (640, 96), (1024, 64)],

@@ -107,9 +107,7 @@ def _fenced(view: View, a: Assignment, phase: PhaseSpec) -> bool:
 def _kept_states(view: View, a: Assignment) -> tuple[str, ...]:
     """The stage of a ring end that stands in several phases is kept between them."""
     ends = {e.name: e for r in a.routes for e in (r.producer, r.consumer) if e.kind == "ring"}
-    return tuple(
-        variable(end) for end in ends.values() if len(phases_of(view, end.instance)) > 1
-    )
+    return tuple(variable(end) for end in ends.values() if len(phases_of(view, end.instance)) > 1)
 
 
 def _instance(view: View, a: Assignment, instance: Instance) -> InstancePlan:
@@ -190,9 +188,7 @@ def _channel(route: Route, phases: tuple[PhasePlan, ...]) -> ChannelPlan:
             said.append(f"{len(step.moves.accesses)} {step.moves.instruction}")
         elif isinstance(step, Copy):
             conflicts += [step.load.conflict, step.store.conflict]
-            said += [
-                f"{len(m.accesses)} {m.instruction}" for m in (step.load, step.store)
-            ]
+            said += [f"{len(m.accesses)} {m.instruction}" for m in (step.load, step.store)]
         elif isinstance(step, Rearrange):
             way = step.way
             said.append(
@@ -219,12 +215,14 @@ def _steps_of(route: Route, phases: tuple[PhasePlan, ...]) -> Iterator[object]:
     """The glue's steps of a channel: they are titled by what they move."""
     titles = {f"{route.producer.name} to {route.consumer.name}"}
     for buffer in route.buffers:
-        titles |= {f"{route.producer.name} to {buffer.name}", f"{buffer.name} to {route.consumer.name}"}
+        titles |= {
+            f"{route.producer.name} to {buffer.name}",
+            f"{buffer.name} to {route.consumer.name}",
+        }
     if len(route.buffers) > 1:
         a, b = route.buffers
         titles |= {
-            f"{a.name}.{p.name} to {b.name}.{q.name}"
-            for p, q in zip(a.parts, b.parts, strict=True)
+            f"{a.name}.{p.name} to {b.name}.{q.name}" for p, q in zip(a.parts, b.parts, strict=True)
         }
     for phase in phases:
         for role in phase.roles:

@@ -16,9 +16,7 @@ from pipelink.place.routes import Buffer, Route
 from pipelink.transfer.records import Staged
 from pipelink.view import End, View
 
-Do = Literal[
-    "call", "acquire", "commit", "wait", "release", "store", "load", "copy", "exchange"
-]
+Do = Literal["call", "acquire", "commit", "wait", "release", "store", "load", "copy", "exchange"]
 
 
 @dataclass(frozen=True)
@@ -57,9 +55,7 @@ def program(view: View, routes: tuple[Route, ...]) -> tuple[RoleActs, ...]:
     )
 
 
-def _acts(
-    view: View, phase: PhaseSpec, role: RoleSpec, routes: tuple[Route, ...]
-) -> Iterator[Act]:
+def _acts(view: View, phase: PhaseSpec, role: RoleSpec, routes: tuple[Route, ...]) -> Iterator[Act]:
     first, last = _spans(view, role)
     for number, step in enumerate(role.steps):
         here = [r for r in routes if first.get(r.consumer.name) == number]

@@ -51,9 +51,7 @@ class Slab:
 
 
 def _lie_alike(one: tuple[Slab, ...], other: tuple[Slab, ...]) -> bool:
-    return len(one) == len(other) and all(
-        a.lies_as(b) for a, b in zip(one, other, strict=True)
-    )
+    return len(one) == len(other) and all(a.lies_as(b) for a, b in zip(one, other, strict=True))
 
 
 @dataclass(frozen=True)

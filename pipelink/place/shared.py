@@ -88,7 +88,9 @@ def place_shared(
             if not w.arrivals
         ),
         tuple(
-            MbarrierPlan(w.name, w.owners, packing.offsets[w.name], w.bytes // 8, w.arrivals, w.reason)
+            MbarrierPlan(
+                w.name, w.owners, packing.offsets[w.name], w.bytes // 8, w.arrivals, w.reason
+            )
             for w in wanted
             if w.arrivals
         ),
@@ -145,9 +147,7 @@ def _touches(buffer: Buffer, roles: RoleActs) -> list[int]:
 def _buffer_life(buffer: Buffer, program: tuple[RoleActs, ...], moments: Moments) -> int:
     if buffer.handed:
         ends = {e.instance.name for e in (buffer.producer, *buffer.consumers)}
-        return moments.between(
-            r.phase for r in program if any(a.step[0] in ends for a in r.acts)
-        )
+        return moments.between(r.phase for r in program if any(a.step[0] in ends for a in r.acts))
     live = 0
     for roles in program:
         touched = _touches(buffer, roles)
@@ -226,9 +226,7 @@ def _mbarriers(view: View, buffers: dict[str, Buffer], live: int) -> Iterator[Wa
     for buffer in buffers.values():
         if not buffer.handed:
             continue
-        owners = tuple(
-            dict.fromkeys(e.instance.name for e in (buffer.producer, *buffer.consumers))
-        )
+        owners = tuple(dict.fromkeys(e.instance.name for e in (buffer.producer, *buffer.consumers)))
         for what, ends in (("full", (buffer.producer,)), ("empty", buffer.consumers)):
             arrivals = [_arrivals(view, end) for end in ends]
             said = " and ".join(
@@ -294,9 +292,7 @@ def _too_much(view: View, wanted: list[Wanted], limit: int, packing: Packing) ->
         f"the kernel needs {packing.end} bytes of shared memory, a block of {view.arch.name} has "
         f"{limit}{share}",
         clash[0].place,
-        tuple(
-            dict.fromkeys((*(w.place for w in clash[1:]), *_ends(clash), *_causes(view, clash)))
-        ),
+        tuple(dict.fromkeys((*(w.place for w in clash[1:]), *_ends(clash), *_causes(view, clash)))),
         notes=tuple(notes),
         help=_way_out(view, wanted, limit, packing.end),
     )

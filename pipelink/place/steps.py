@@ -151,9 +151,7 @@ class _Role:
         if self.threads == self.assignment.block.threads:
             return Sync("block", 0, self.threads, why)
         name = f"{self.acts.phase}.{self.acts.role}"
-        barrier = next(
-            b for b in self.assignment.barriers if not b.instance and b.name == name
-        )
+        barrier = next(b for b in self.assignment.barriers if not b.instance and b.name == name)
         return Sync("role", barrier.id, self.threads, why)
 
     def do_call(self, act: Act) -> None:
@@ -215,9 +213,7 @@ class _Role:
         tile = buffer.parts[0].tile
         source = self.converted_to(route, route.producer, tile.element)
         what = fragment_of(self.view, route.producer)
-        moves = store(
-            replace(what, element=tile.element), tile, self.threads, self.view.arch
-        )
+        moves = store(replace(what, element=tile.element), tile, self.threads, self.view.arch)
         title = f"{route.producer.name} to {buffer.name}"
         self.steps.append(Move(title, source, self.place(act, buffer), moves, act.fence))
 
@@ -233,9 +229,7 @@ class _Role:
             self.convert(route, name, end.port.element, self.fragment(other, what), what)
         return other
 
-    def convert(
-        self, route: Route, source: str, element: str, target: str, what: Fragment
-    ) -> None:
+    def convert(self, route: Route, source: str, element: str, target: str, what: Fragment) -> None:
         how = rounding(route.spec)
         done = convert(element, what.element, what.count, how, self.view.arch)
         title = f"{element} to {what.element}"

@@ -66,7 +66,9 @@ def _clashes(earlier: Act, act: Act, spans: Spans) -> Iterator[tuple[str, bool]]
             if (writes or wrote) and not own and _overlap(spans, mine, theirs):
                 warp = mine == theirs and act.warp and earlier.warp
                 done = f"'{theirs}' was {'written' if wrote else 'read'}"
-                then = f"{'it' if mine == theirs else repr(mine)} is {'written' if writes else 'read'}"
+                then = (
+                    f"{'it' if mine == theirs else repr(mine)} is {'written' if writes else 'read'}"
+                )
                 yield f"{done}, then {then}", warp
 
 

@@ -87,7 +87,9 @@ def print_map(product: Product, identity: Comparison | None, out: TextIO | None 
 def _owners(product: Product) -> Table:
     table = _table("Owners", "instance", "component", "version", "owner", "object", "role")
     for i in product.plan.instances:
-        table.add_row(i.name, i.component, escape(i.version), escape(i.owner), escape(i.object), i.role)
+        table.add_row(
+            i.name, i.component, escape(i.version), escape(i.owner), escape(i.object), i.role
+        )
     return table
 
 
@@ -95,7 +97,9 @@ def _roles(product: Product) -> Table:
     plan = product.plan
     several = len(plan.phases) > 1
     heads = ("phase",) if several else ()
-    table = _table("Warps and registers", *heads, "role", "warps", "threads", "registers", "steps", "why")
+    table = _table(
+        "Warps and registers", *heads, "role", "warps", "threads", "registers", "steps", "why"
+    )
     placed = {r.name: r for r in plan.roles}
     for phase in plan.phases:
         for steps in phase.roles:
@@ -116,7 +120,9 @@ def _memory(product: Product) -> Table:
         (m.offset, 8 * m.count, m.name, m.owners, f"mbarriers: {m.reason}") for m in plan.mbarriers
     ]
     for offset, size, name, owners, reason in sorted(rows):
-        table.add_row(str(offset), str(offset + size), str(size), name, ", ".join(owners), escape(reason))
+        table.add_row(
+            str(offset), str(offset + size), str(size), name, ", ".join(owners), escape(reason)
+        )
     return table
 
 

@@ -16,7 +16,7 @@ __device__ __forceinline__ void fence_async_proxy() {
 __device__ __forceinline__ void bulk_load_2d(std::uint32_t target, const TensorMap* map, int x,
                                              int y, std::uint32_t mbarrier) {
     asm volatile(
-        "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+        "cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes "
         "[%0], [%1, {%2, %3}], [%4];" ::"r"(target),
         "l"(map), "r"(x), "r"(y), "r"(mbarrier)
         : "memory");
