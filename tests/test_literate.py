@@ -10,8 +10,11 @@ from pipelink.diagnostics import CODES
 from pipelink.explain import FOLDER
 
 CASES = Path(__file__).parent / "diagnostics"
+# What no placement can do: each names the smallest set of claims that conflict.
+INFEASIBLE = Path(__file__).parent / "infeasible"
 GUIDE = Path(__file__).parents[1] / "docs" / "contracts.md"
-EXAMPLES = [*sorted(FOLDER.glob("*.md")), *sorted(CASES.glob("*.md")), GUIDE]
+EXAMPLES = [*sorted(FOLDER.glob("*.md")), *sorted(CASES.glob("*.md")), *sorted(INFEASIBLE.glob("*.md"))]
+EXAMPLES.append(GUIDE)
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)

@@ -143,7 +143,7 @@ def _too_many(
     notes = [f"{c.item.name}: {c.item.size} for {_threads(view, c)} threads" for c in clash]
     notes += [f"{b.name}: 1 of the glue, {b.reason}" for b in glue]
     first = clash[0] if clash else None
-    apart = ", whose fixed ids leave no room for the others" if fixed and count < most else ""
+    apart = ", and the fixed ids leave no room for the others" if fixed and count < most else ""
     return Diagnostic(
         "PL032",
         f"{count} named barriers are needed at once{apart}, a block of {view.arch.name} has {most - 1} "
