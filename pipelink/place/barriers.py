@@ -58,8 +58,9 @@ def place_barriers(
     always = _bits(manifest, [p.name for p in manifest.phases])
     items = [Item("", 1, 1, always, 0), *(c.item for c in claimed)]
     items += [Item(b.name, 1, 1, _bits(manifest, [b.phase])) for b in own]
+    items, crowded = _fewest(items, last + 1)
     packing = pack(items, last + 1)
-    if packing.end > last + 1:
+    if crowded or packing.end > last + 1:
         faults.append(_too_many(view, claimed, own, items))
         return ()
     ids = packing.offsets
@@ -67,6 +68,16 @@ def place_barriers(
         *(_plan(view, c, ids[c.item.name]) for c in claimed),
         *(BarrierPlan(ids[b.name], 1, "", b.name, b.threads, b.reason) for b in own),
     )
+
+
+def _fewest(items: list[Item], most: int) -> tuple[list[Item], bool]:
+    """Where more barriers are wanted at a moment than there are ids, enough of them to show it."""
+    for bit in range(max(i.live for i in items).bit_length()):
+        live = [i for i in items if i.live >> bit & 1]
+        if len(live) > most:
+            order = sorted(live, key=lambda i: (i.fixed is None, -i.size, i.name))
+            return order[: most + 1], True
+    return items, False
 
 
 def _plan(view: View, claimed: _Claimed, first: int) -> BarrierPlan:

@@ -161,7 +161,7 @@ def _from_memory(view: View, group: Group) -> Iterator[Route]:
     others = [b for _, b, _ in group if b not in same]
     copied_here = [b for b in others if b.kind == "ring" and not ring]
     read = tuple(b for _, b, _ in group if b not in copied_here)
-    handed = ring or any(_other_role(view, producer, b) for b in read)
+    handed = ring or any(b.kind == "ring" or _other_role(view, producer, b) for b in read)
     stages = view.value(producer.instance, producer.port.stages) if ring else 1
     if handed and not ring:
         stages = max(_stages(view, b, spec) for _, b, spec in group if b in read)

@@ -1,4 +1,4 @@
-"""The acts of a role as steps of the plan: with addresses, numbers of threads and the moves of each."""
+"""Acts lowered to steps of the plan: with addresses, numbers of threads and the moves of each."""
 
 from __future__ import annotations
 
