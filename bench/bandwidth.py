@@ -1,11 +1,11 @@
-"""Generated transfers beside hand-written CUDA that does the same, and beside the limit of shared memory.
+"""Generated transfers beside hand-written CUDA that does the same, and beside shared memory's limit.
 
     python bench/bandwidth.py make            compile and link all into build/bandwidth
     python3 bench/bandwidth.py run [FILE]     on the device: check, then time in interleaved pairs
 
 The device needs torch and cuda-core, and nothing of the build. The hand-written kernels are in
-bench/bandwidth_hand.cu; both sides have the steps of bench/bandwidth_ends.py, are launched with the same
-grid, threads and shared bytes, and must give the same sums. A ratio is hand-written / linked.
+bench/bandwidth_hand.cu; both sides have the steps of bench/bandwidth_ends.py, are launched with the
+same grid, threads and shared bytes, and must give the same sums. A ratio is hand-written / linked.
 """
 
 from __future__ import annotations
@@ -106,6 +106,8 @@ class Pair:
         self.kind, self.blocks = kind, blocks
         name = ends.kernel_name(kind, blocks)
         self.kernels = [pipelink.load(FOLDER / f"{n}.cubin") for n in (name, f"h{name}")]
+        launches = [json.loads((FOLDER / f"{n}.json").read_text()) for n in (name, f"h{name}")]
+        self.digests = [launch["cubin_sha256"] for launch in launches]
         self.processors = torch.cuda.get_device_properties(0).multi_processor_count
         self.x = torch.randn(1024, 64, device="cuda").to(torch.bfloat16)
 
@@ -179,6 +181,7 @@ def measure(pair: Pair, megahertz: float) -> dict[str, object]:
         "ratio_spread": _spread(times),
         "ns_per_tile": glue * 1e3 / tiles,
         "share_of_limit": rate / LIMIT,
+        "cubins": pair.digests,
     }
 
 

@@ -28,6 +28,23 @@ __device__ __forceinline__ unsigned get(unsigned address) {
     asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(address) : "memory");
     return word;
 }
+// The schedule: the number of this block's tile.
+__device__ __forceinline__ bool numbered(int index, int& row, int rows) {
+    row = blockIdx.x + index * gridDim.x;
+    return row < rows;
+}
+// One lane of the warp. ptxas knows that it is one: a bulk copy needs no loop over lanes.
+__device__ __forceinline__ bool elected() {
+    unsigned chosen;
+    asm volatile(
+        "{\\n"
+        ".reg .pred p;\\n"
+        "elect.sync _|p, 0xffffffff;\\n"
+        "selp.u32 %0, 1, 0, p;\\n"
+        "}"
+        : "=r"(chosen));
+    return chosen;
+}
 __device__ __forceinline__ unsigned seed(int row, unsigned thread) {
     return row * magic + thread * 0x85ebca6bu;
 }
@@ -174,9 +191,8 @@ constexpr auto contract = pl::contract<"{name}", "bench", "1.0">(m, t, warps, {l
 PIPELINK_COMPONENT({name}, contract)
 
 PIPELINK_ENTRY({name}, schedule)(pl::Self, int index, pl::Tile& tile, int rows) {{
-    tile.row = blockIdx.x + index * gridDim.x;
     tile.column = 0;
-    return tile.row < rows;
+    return bandwidth::numbered(index, tile.row, rows);
 }}
 PIPELINK_ENTRY({name}, run)(pl::Self self, const pl::Tile& tile, const unsigned char*, {arguments}) {{
 {code}}}
@@ -287,8 +303,8 @@ def _tma(what: Tile) -> tuple[str, str, str]:
         + _entry("out", ".plays(pl::fill(out))", "x, ")
     )
     code = """\
-    if (pl::role_thread(self) == 0) {
-        out.acquire(self, state);
+    out.acquire(self, state);
+    if (bandwidth::elected()) {
         const auto barrier = out.expect(self, state);
         pl::bulk_load_2d(out.address(self, part, state), map, 0, tile.row % 16 * 64, barrier);
     }

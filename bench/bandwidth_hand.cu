@@ -141,7 +141,7 @@ struct Pipeline {
 
 #define KERNEL(name, threads) \
     extern "C" __global__ void __launch_bounds__(threads, BLOCKS) hand_##name
-#define TILES for (int row = blockIdx.x; row < m; row += gridDim.x)
+#define TILES for (int index = 0, row; bandwidth::numbered(index, row, m); ++index)
 
 KERNEL(registers, 128)(const unsigned char*, int* y, int m, int c) {
     TILES {
@@ -290,7 +290,7 @@ KERNEL(tma, 160)
             arrive_warp(pipe.empty());
             pipe.next();
         }
-    } else if (threadIdx.x == 0) {
+    } else if (bandwidth::elected()) {
         TILES {
             pipe.acquire();
             asm volatile(
@@ -298,7 +298,7 @@ KERNEL(tma, 160)
                 "r"(tile_bytes)
                 : "memory");
             asm volatile(
-                "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                "cp.async.bulk.tensor.2d.shared::cta.global.mbarrier::complete_tx::bytes "
                 "[%0], [%1, {%2, %3}], [%4];" ::"r"(pipe.tile()),
                 "l"(&x), "r"(0), "r"(row % 16 * 64), "r"(pipe.full())
                 : "memory");
