@@ -300,14 +300,12 @@ def _tma(what: Tile) -> tuple[str, str, str]:
         "pl::box(64_n, 64_n), pl::swizzle_128);\n"
         f"{_part(what)}.filled_by(x, 1_n);\n"
         f'constexpr auto out = pl::ring_out<"out">()({what.stages}_n, pl::by_copies, part);\n'
-        + _entry("out", ".plays(pl::fill(out))", "x, ")
+        + _entry("out", ".plays(pl::fill(out)).by_one_thread()", "x, ")
     )
     code = """\
     out.acquire(self, state);
-    if (bandwidth::elected()) {
-        const auto barrier = out.expect(self, state);
-        pl::bulk_load_2d(out.address(self, part, state), map, 0, tile.row % 16 * 64, barrier);
-    }
+    const auto barrier = out.expect(self, state);
+    pl::bulk_load_2d(out.address(self, part, state), map, 0, tile.row % 16 * 64, barrier);
     out.advance(self, state);
 """
     return ports, "const pl::TensorMap* map, pl::RingState& state", code

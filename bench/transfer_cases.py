@@ -280,7 +280,7 @@ def _shared_ports(what: Shared, case: Case, direction: str) -> str:
         return (
             tensor
             + f"{part}.filled_by(x, 1_n);\nconstexpr auto out = {ring};\n"
-            + 'constexpr auto run = pl::entry<"run">()(pl::tile, x, out).plays(pl::fill(out));\n'
+            + 'constexpr auto run = pl::entry<"run">()(pl::tile, x, out).plays(pl::fill(out)).by_one_thread();\n'
         )
     array = _ARRAY.format(x=x, direction="in" if direction == "out" else "out")
     proxy = f"pl::{what.proxy}_proxy"
@@ -306,11 +306,9 @@ def _shared_code(name: str, what: Shared, case: Case, direction: str) -> str:
         return f"""
 PIPELINK_ENTRY({name}, run)
 (pl::Self self, const pl::Tile& tile, const pl::TensorMap* x_map, {state}) {{
-    if (pl::role_thread(self) == 0) {{
-        out.acquire(self, state);
-        const auto barrier = out.expect(self, state);
-        pl::bulk_load_2d(out.address(self, part, state), x_map, 0, tile.row * R, barrier);
-    }}
+    out.acquire(self, state);
+    const auto barrier = out.expect(self, state);
+    pl::bulk_load_2d(out.address(self, part, state), x_map, 0, tile.row * R, barrier);
     out.advance(self, state);
 }}
 """

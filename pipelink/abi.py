@@ -221,13 +221,14 @@ class Tiling(Record, frozen=True):
 
 class Entry(Record, frozen=True):
     """A function that the glue calls, its arguments in order, and what it does with rings. A schedule
-    has `tiles`: its rows, then its columns."""
+    has `tiles`: its rows, then its columns. `threads`: all of the role run it, or one."""
 
     name: str
     kind: Literal["step", "schedule"]
     arguments: tuple[str, ...]
     plays: tuple[Operation, ...] = ()
     tiles: tuple[Tiling, ...] = ()
+    threads: Literal["role", "one"] = "role"
 
 
 class Contract(Record, frozen=True):

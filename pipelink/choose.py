@@ -124,7 +124,8 @@ def _measured(kernel: Kernel, facts: Facts, text: str) -> int:
         return expression.evaluate_number(_FACT.sub(r"\1__\2", text), known)
     except ExpressionError as error:
         place = FilePlace(kernel.manifest.path, "most")
-        raise InputError(Diagnostic("PL054", f"'most' of [free]: {error}", place)) from error
+        why = str(error).replace("__", ".")
+        raise InputError(Diagnostic("PL054", f"'most' of [free]: {why}", place)) from error
 
 
 def _why(kernel: Kernel, total: int, failed: list[tuple[Values, InputError]]) -> str:

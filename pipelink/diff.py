@@ -331,7 +331,7 @@ RULES: Mapping[type[abi.Record], Mapping[str, Rule]] = {
     abi.Entry: {
         "name": KEY,
         "kind": NOT_RUN,
-        "arguments": relink("the glue that calls it is made anew"),
+        **dict.fromkeys(("arguments", "threads"), relink("the glue that calls it is made anew")),
         "plays": OPERATIONS,
         "tiles": Items("tiling", lambda _: (TILED, TILED), ("of",), TILED),
     },

@@ -301,6 +301,8 @@ def _arguments(known: Collection[str], entry: Entry, index: int) -> Iterator[Fau
 def _entry(ends: Mapping[str, str], entry: Entry) -> Iterator[str]:
     if entry.tiles and (entry.kind != "schedule" or len(entry.tiles) != 2):
         yield f"entry '{entry.name}' has {len(entry.tiles)} sides of tiles, a schedule has 2"
+    if entry.threads == "one" and entry.kind != "step":
+        yield f"schedule '{entry.name}' is asked by one thread, and all go by it"
     yield from (f"entry '{entry.name}' {fault}" for fault in _plays(entry.plays, ends, 1))
 
 

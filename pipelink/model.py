@@ -200,13 +200,14 @@ class ColumnsPlan(Record, frozen=True):
 
 class Call(Record, frozen=True, tag_field="do", tag="call", omit_defaults=True):
     """A call of an entry; `arguments` are (kind, value) as the glue passes them. `fence`: what it
-    stores is read through the async proxy."""
+    stores is read through the async proxy. `one`: a single thread of the role makes it."""
 
     instance: str
     symbol: str
     number: int
     arguments: tuple[tuple[str, str], ...]
     fence: bool = False
+    one: bool = False
 
 
 class Sync(Record, frozen=True, tag_field="do", tag="sync", omit_defaults=True):

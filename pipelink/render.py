@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import jinja2
 
@@ -22,10 +23,11 @@ from pipelink.model import (
     Rearrange,
     RoleSteps,
     Step,
+    TilePlace,
 )
 from pipelink.place.shared import COLUMNS_WORD
 from pipelink.resources import template_dir
-from pipelink.transfer.records import Shuffle
+from pipelink.transfer.records import Base, Moves, Shuffle
 
 _ARGUMENT = {
     "tile": "const pipelink::Tile&",
@@ -49,7 +51,7 @@ def render(plan: Plan) -> str:
     steps = [s for p in plan.phases for r in p.roles for s in r.steps]
     return environment.get_template("glue.cu.j2").render(
         plan=plan,
-        glue=bool(plan.allocated_columns) or any(not isinstance(s, Call) or s.fence for s in steps),
+        glue=bool(plan.allocated_columns) or any(not isinstance(s, Call) or s.fence or s.one for s in steps),
         columns_word=next((r.offset for r in plan.regions if r.name == COLUMNS_WORD), 0),
         components=[(i.component, f"{i.fingerprint}ull") for i in _once_a_component(plan)],
         mismatch=abi.MISMATCH_PREFIX,
@@ -150,6 +152,8 @@ def _role(plan: Plan, phase: PhasePlan, number: int) -> dict[str, object]:
     role = next(r for r in plan.roles if r.name == steps.role)
     first, end = 32 * role.first_warp, 32 * (role.first_warp + role.warps)
     plain = [v.name for v in steps.variables if v.element == "f32" and v.name not in _moved(steps)]
+    kept = _Kept(phase.schedule is not None)
+    actions = [_action(step, plain, kept) for step in steps.steps]
     return {
         "role": role,
         "steps": steps,
@@ -157,9 +161,12 @@ def _role(plan: Plan, phase: PhasePlan, number: int) -> dict[str, object]:
         "first": first,
         "end": end - 1,
         "setmaxnreg": _setmaxnreg(plan, phase, steps),
-        "actions": [_action(step, plain) for step in steps.steps],
+        "actions": actions,
+        "addresses": kept.addresses,
         "thread": any(isinstance(s, Move | Copy | Rearrange) for s in steps.steps),
         "plain": plain,
+        "elect": f"threadIdx.x < {first + 32} && " if role.warps > 1 else "",
+        "alone": all(isinstance(s, Call) and s.one for s in steps.steps),
     }
 
 
@@ -209,7 +216,41 @@ def _moved(steps: RoleSteps) -> frozenset[str]:
 _HANDED = {"acquire": "acquire", "wait": "wait", "commit": "hand_over", "release": "hand_over"}
 
 
-def _action(step: Step, plain: Sequence[str]) -> dict[str, object]:
+@dataclass(frozen=True)
+class _Address:
+    """An address of each thread that is the same in every tile."""
+
+    name: str
+    offset: int
+    base: Base
+
+
+MOST_KEPT = 8  # addresses of a role: each takes a register for all of its loop
+
+
+class _Kept:
+    """The addresses of a role's moves that stand before its loop over tiles: each once."""
+
+    def __init__(self, loops: bool) -> None:
+        self.loops = loops
+        self.addresses: list[_Address] = []
+
+    def of(self, place: TilePlace, moves: Moves) -> list[str] | None:
+        """The bases of a move in the current stage; None where they are computed in place."""
+        if not self.loops or len(self.addresses) + len(moves.bases) > MOST_KEPT:
+            return None
+        stage = f" + {place.state}.stage * {place.stage_bytes}" if place.state else ""
+        return [f"{self._name(place.offset, base)}{stage}" for base in moves.bases]
+
+    def _name(self, offset: int, base: Base) -> str:
+        for known in self.addresses:
+            if (known.offset, known.base) == (offset, base):
+                return known.name
+        self.addresses.append(_Address(f"at{len(self.addresses)}", offset, base))
+        return self.addresses[-1].name
+
+
+def _action(step: Step, plain: Sequence[str], kept: _Kept) -> dict[str, object]:
     """A step with what its template needs beside it."""
     action: dict[str, object] = {"step": step, "do": step.__struct_config__.tag}
     if isinstance(step, Call):
@@ -218,6 +259,11 @@ def _action(step: Step, plain: Sequence[str]) -> dict[str, object]:
         side = "full" if step.act in ("commit", "wait") else "empty"
         action["slot"] = f"{abi.fnv1a(f'{step.port}.{side}'.encode()):#018x}ull"
         action["function"] = _HANDED[step.act]
+    if isinstance(step, Move):
+        action["kept"] = kept.of(step.place, step.moves)
+    if isinstance(step, Copy):
+        action["kept"] = kept.of(step.source, step.load)
+        action["kept_target"] = kept.of(step.target, step.store)
     if isinstance(step, Rearrange):
         action["way"] = "shuffle" if isinstance(step.way, Shuffle) else "permute"
     return action

@@ -44,6 +44,7 @@ RULES: tuple[Rule, ...] = (
     roles.registers_move,
     roles.barrier_threads,
     roles.scopes,
+    roles.one_thread,
     roles.placed,
     channels.once,
     channels.fit,

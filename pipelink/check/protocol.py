@@ -95,14 +95,14 @@ def _troubles(view: View) -> Iterator[play.Trouble]:
     if any(True for _ in plays(view)):
         return
     rings = _rings(view)
+    for ring in rings:
+        if len({phase for end in ring.ends for phase in _phases(view, end)}) > 1:
+            message = f"the phases that '{ring.name}' spans were not played together"
+            yield play.Trouble("unplayed", message)
     for phase in view.kernel.manifest.phases:
         steps = {name for role in phase.roles for name, _ in role.steps}
         here = [r for r in rings if any(e.instance.name in steps for e in r.ends)]
         whole = [r for r in here if all(_phases(view, e) == [phase.name] for e in r.ends)]
-        for ring in here:
-            if ring not in whole:
-                message = f"the phases that '{ring.name}' spans were not played together"
-                yield play.Trouble("unplayed", message)
         roles = [play.Role(r.name, tuple(_role(view, r.steps, whole))) for r in phase.roles]
         yield from play.play(
             [play.Ring(r.name, r.stages, tuple(e.name for e in r.consumers)) for r in whole], roles

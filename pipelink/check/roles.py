@@ -163,6 +163,33 @@ def barrier_threads(view: View) -> Iterator[Diagnostic]:
             )
 
 
+# Who arrives at a ring where one thread runs the step.
+ALONE = ("copies", "one_thread")
+
+
+def one_thread(view: View) -> Iterator[Diagnostic]:
+    """A step that one thread runs has no registers and tiles of the role, and arrives for itself."""
+    for instance in view.kernel.instances:
+        for index, entry in enumerate(instance.contract.entries):
+            if entry.threads != "one":
+                continue
+            ends = [view.end(f"{instance.name}.{name}") for name in entry.arguments]
+            for end in filter(None, ends):
+                if end.kind == "fragment" or end.kind == "tile":
+                    what = f"takes '{end.port.name}', which all threads of the role have"
+                elif end.kind == "ring" and end.port.by not in ALONE:
+                    what = f"arrives at '{end.port.name}' by {end.port.by.replace('_', ' ')}"
+                else:
+                    continue
+                yield Diagnostic(
+                    "PL037",
+                    f"step '{entry.name}' of {who(instance)} is run by one thread, and {what}",
+                    Place(instance.name, "entries", index),
+                    (end.place,),
+                    help="let all threads of the role run it, or one_thread arrive",
+                )
+
+
 def scopes(view: View) -> Iterator[Diagnostic]:
     """What is one for each warpgroup, or arrives by warpgroups, needs whole warpgroups."""
     for instance in view.kernel.instances:

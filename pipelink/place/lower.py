@@ -62,7 +62,8 @@ def call(
     assert found is not None, "check has seen that the entry exists"
     symbol = abi.entry_symbol(instance.contract.component, name)
     arguments = tuple(_arguments(view, routes, instance, found[1]))
-    return Call(instance.name, symbol, instance.number, arguments, fence)
+    alone = found[1].threads == "one"
+    return Call(instance.name, symbol, instance.number, arguments, fence, alone)
 
 
 def _arguments(
@@ -204,6 +205,11 @@ class _Role:
         offset = self.assignment.arena.offsets[f"{buffer.name}.{slab.name}"]
         if not buffer.handed:
             return TilePlace(offset)
+        if buffer.stages > 1 and slab.tile.swizzle and slab.bytes % slab.tile.align:
+            raise Refused(
+                f"a stage of {slab.bytes} bytes is no multiple of {slab.tile.align}, the period of "
+                f"its swizzle"
+            )
         return TilePlace(offset, slab.bytes, state(buffer, act.end, act.route))
 
     def do_store(self, act: Act) -> None:

@@ -37,12 +37,18 @@ inline constexpr TileArgument tile{};
 struct EntryTag {};
 struct Step {
     static constexpr const char* kind = "step";
+    static constexpr bool one_thread = false;
     template <class... Arguments>
     using Signature = void(Self, Arguments...);
+};
+// A step that one thread of the role runs.
+struct StepOfOne : Step {
+    static constexpr bool one_thread = true;
 };
 // Sets the `index`-th tile of this block, or returns false after the last.
 struct Schedule {
     static constexpr const char* kind = "schedule";
+    static constexpr bool one_thread = false;
     template <class... Arguments>
     using Signature = bool(Self, int index, Tile&, Arguments...);
 };
@@ -81,6 +87,13 @@ struct Entry<name_, Kind, Items<Arguments...>, Items<Plays...>, Items<Tiles...>>
         return Entry<name_, Kind, Items<Arguments...>, Items<Operations...>, Items<Tiles...>>(
             place);
     }
+    // One thread of the role runs this step, as one that issues bulk copies: the glue elects it
+    // outside of the loop over tiles, once.
+    constexpr auto by_one_thread() const {
+        static_assert(std::is_same_v<Kind, Step>, "a schedule is asked by all threads");
+        return Entry<name_, StepOfOne, Items<Arguments...>, Items<Plays...>, Items<Tiles...>>(
+            place);
+    }
     template <class Rows, class Columns>
     constexpr auto tiles(Rows, Columns) const {
         return Entry<name_, Kind, Items<Arguments...>, Items<Plays...>, Items<Rows, Columns>>(
@@ -88,6 +101,7 @@ struct Entry<name_, Kind, Items<Arguments...>, Items<Plays...>, Items<Tiles...>>
     }
     static constexpr void describe(Writer& out) {
         out.field("kind", Kind::kind);
+        if constexpr (Kind::one_thread) out.field("threads", "one");
         out.key("arguments");
         out.put('[');
         ((out.separate(), out.quote(Arguments::name)), ...);

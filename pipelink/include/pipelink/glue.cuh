@@ -13,6 +13,23 @@ __device__ __forceinline__ void warp_sync() {
     asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
 }
 
+// True in one thread of a warp, of which all threads ask; always in the same one.
+__device__ __forceinline__ bool elect_one() {
+#if __CUDA_ARCH__ >= 900
+    std::uint32_t elected;
+    asm volatile(
+        "{\n"
+        ".reg .pred it;\n"
+        "elect.sync _|it, 0xffffffff;\n"
+        "selp.b32 %0, 1, 0, it;\n"
+        "}"
+        : "=r"(elected));
+    return elected != 0;
+#else
+    return threadIdx.x % 32 == 0;
+#endif
+}
+
 // The address of the current stage's mbarrier; `mbarrier` is the offset of stage 0's.
 __device__ __forceinline__ std::uint32_t stage_barrier(std::uint32_t mbarrier,
                                                        const RingState& state) {

@@ -9,6 +9,10 @@
 namespace pipelink {
 inline namespace format2 {
 
+// A value that stays in its register: what it was computed from is not computed again where it is
+// used, as the compiler would do in a loop to save a register.
+__device__ __forceinline__ void keep(std::uint32_t& value) { asm("" : "+r"(value)); }
+
 // CuTe's Swizzle<B,4,3> of an address relative to the tile, which starts at a multiple of its
 // period.
 template <unsigned bytes>

@@ -80,13 +80,15 @@ extern "C" __global__ void __launch_bounds__(384, 1) t_sw128_sw128_op_bf16_64x64
     else {  // role sink1s: threads 256 to 383
         const unsigned thread = threadIdx.x - 256;
         pipelink::RingState source__out__sink1__in;
+        std::uint32_t at0 = pipelink_address(0) + pipelink::swizzle<128>(thread % 8 * 128 + thread / 8 % 4 * 16 + thread / 32 * 2048);
+        pipelink::keep(at0);
         pipelink::Tile tile;
         for (int index = 0; pipelink__out_sw128_bf16_64x64_w4__schedule(pipelink::Self{0}, index, tile, m); ++index) {
             std::uint32_t sink1__in[16];
             pipelink::wait(pipelink::Self{2}, 0x87eeae51cb1b79f5ull, 16400, source__out__sink1__in);
             // source.out to sink1.in
             {  // sink1__in: 4 ldmatrix.x4
-                const std::uint32_t base0 = pipelink_address(source__out__sink1__in.stage * 8192) + pipelink::swizzle<128>(thread % 8 * 128 + thread / 8 % 4 * 16 + thread / 32 * 2048);
+                const std::uint32_t base0 = at0 + source__out__sink1__in.stage * 8192;
                 pipelink::ldmatrix_x4(base0, sink1__in[0], sink1__in[2], sink1__in[4], sink1__in[6]);
                 pipelink::ldmatrix_x4(base0 ^ 64, sink1__in[8], sink1__in[10], sink1__in[12], sink1__in[14]);
                 pipelink::ldmatrix_x4(base0 + 1024, sink1__in[1], sink1__in[3], sink1__in[5], sink1__in[7]);

@@ -43,6 +43,10 @@ extern "C" __global__ void __launch_bounds__(128, 1) t_plain_sw128_bf16_64x64_w4
         const unsigned thread = threadIdx.x;
         pipelink::RingState source__out;
         pipelink::RingState sink0__in;
+        std::uint32_t at0 = pipelink_address(8192) + thread * 16;
+        pipelink::keep(at0);
+        std::uint32_t at1 = pipelink_address(0) + pipelink::swizzle<128>(thread * 16);
+        pipelink::keep(at1);
         pipelink::Tile tile;
         for (int index = 0; pipelink__out_plain_bf16_64x64_w4__schedule(pipelink::Self{0}, index, tile, m); ++index) {
             pipelink__out_plain_bf16_64x64_w4__run(pipelink::Self{0}, tile, source__x, source__out, m);
@@ -51,14 +55,14 @@ extern "C" __global__ void __launch_bounds__(128, 1) t_plain_sw128_bf16_64x64_w4
             {
                 std::uint32_t moved[16];
                 {  // moved: 4 ld.shared.v4.b32
-                    const std::uint32_t base0 = pipelink_address(8192) + thread * 16;
+                    const std::uint32_t base0 = at0;
                     pipelink::ld_shared_v4_b32(base0, moved[0], moved[1], moved[2], moved[3]);
                     pipelink::ld_shared_v4_b32(base0 + 2048, moved[4], moved[5], moved[6], moved[7]);
                     pipelink::ld_shared_v4_b32(base0 + 4096, moved[8], moved[9], moved[10], moved[11]);
                     pipelink::ld_shared_v4_b32(base0 + 6144, moved[12], moved[13], moved[14], moved[15]);
                 }
                 {  // moved: 4 st.shared.v4.b32
-                    const std::uint32_t base0 = pipelink_address(0) + pipelink::swizzle<128>(thread * 16);
+                    const std::uint32_t base0 = at1;
                     pipelink::st_shared_v4_b32(base0, moved[0], moved[1], moved[2], moved[3]);
                     pipelink::st_shared_v4_b32(base0 + 2048, moved[4], moved[5], moved[6], moved[7]);
                     pipelink::st_shared_v4_b32(base0 + 4096, moved[8], moved[9], moved[10], moved[11]);

@@ -51,6 +51,8 @@ extern "C" __global__ void __launch_bounds__(256, 1) t_acc_sw128_bulk_f32_to_bf1
     if (threadIdx.x < 128) {  // role sources: threads 0 to 127
         const unsigned thread = threadIdx.x;
         pipelink::RingState sink0__in__source__out;
+        std::uint32_t at0 = pipelink_address(0) + pipelink::swizzle<128>(thread % 8 * 128 + thread / 8 % 4 * 16 + thread / 32 * 2048);
+        pipelink::keep(at0);
         pipelink::Tile tile;
         for (int index = 0; pipelink__out_acc_f32_64x64_w4__schedule(pipelink::Self{0}, index, tile, m); ++index) {
             std::uint32_t source__out[32];
@@ -78,7 +80,7 @@ extern "C" __global__ void __launch_bounds__(256, 1) t_acc_sw128_bulk_f32_to_bf1
             }
             // source.out to sink0.in
             {  // source__out__bf16: 4 stmatrix.x4
-                const std::uint32_t base0 = pipelink_address(sink0__in__source__out.stage * 8192) + pipelink::swizzle<128>(thread % 8 * 128 + thread / 8 % 4 * 16 + thread / 32 * 2048);
+                const std::uint32_t base0 = at0 + sink0__in__source__out.stage * 8192;
                 pipelink::stmatrix_x4(base0, source__out__bf16[0], source__out__bf16[2], source__out__bf16[4], source__out__bf16[6]);
                 pipelink::stmatrix_x4(base0 ^ 64, source__out__bf16[8], source__out__bf16[10], source__out__bf16[12], source__out__bf16[14]);
                 pipelink::stmatrix_x4(base0 + 1024, source__out__bf16[1], source__out__bf16[3], source__out__bf16[5], source__out__bf16[7]);

@@ -41,6 +41,8 @@ extern "C" __global__ void __launch_bounds__(128, 1) t_sw128_op_bf16_64x64_w4r1s
     {  // role all: threads 0 to 127
         const unsigned thread = threadIdx.x;
         pipelink::RingState source__out;
+        std::uint32_t at0 = pipelink_address(0) + pipelink::swizzle<128>(thread % 8 * 128 + thread / 8 % 4 * 16 + thread / 32 * 2048);
+        pipelink::keep(at0);
         pipelink::Tile tile;
         for (int index = 0; pipelink__out_sw128_bf16_64x64_w4__schedule(pipelink::Self{0}, index, tile, m); ++index) {
             std::uint32_t sink0__in[16];
@@ -49,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) t_sw128_op_bf16_64x64_w4r1s
             __syncthreads();  // 'source.out' was written, then it is read
             // source.out to sink0.in
             {  // sink0__in: 4 ldmatrix.x4
-                const std::uint32_t base0 = pipelink_address(0) + pipelink::swizzle<128>(thread % 8 * 128 + thread / 8 % 4 * 16 + thread / 32 * 2048);
+                const std::uint32_t base0 = at0;
                 pipelink::ldmatrix_x4(base0, sink0__in[0], sink0__in[2], sink0__in[4], sink0__in[6]);
                 pipelink::ldmatrix_x4(base0 ^ 64, sink0__in[8], sink0__in[10], sink0__in[12], sink0__in[14]);
                 pipelink::ldmatrix_x4(base0 + 1024, sink0__in[1], sink0__in[3], sink0__in[5], sink0__in[7]);

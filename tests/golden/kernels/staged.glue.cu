@@ -39,6 +39,10 @@ extern "C" __global__ void __launch_bounds__(128, 1) t_acc_blocked_bf16_64x64_w4
     if (pipelink_fingerprint__in_blocked_bf16_64x64_w4() != 0x723b458c80687201ull) pipelink_contract_differs__in_blocked_bf16_64x64_w4();
     {  // role all: threads 0 to 127
         const unsigned thread = threadIdx.x;
+        std::uint32_t at0 = pipelink_address(0) + pipelink::swizzle<128>(thread % 8 * 128 + thread / 8 % 4 * 16 + thread / 32 * 2048);
+        pipelink::keep(at0);
+        std::uint32_t at1 = pipelink_address(0) + pipelink::swizzle<128>(thread * 16);
+        pipelink::keep(at1);
         pipelink::Tile tile;
         for (int index = 0; pipelink__out_acc_bf16_64x64_w4__schedule(pipelink::Self{0}, index, tile, m); ++index) {
             std::uint32_t source__out[16];
@@ -47,7 +51,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) t_acc_blocked_bf16_64x64_w4
             __syncthreads();  // 'sink0.in' was read, then it is written
             // source.out to sink0.in
             {  // source__out: 4 stmatrix.x4
-                const std::uint32_t base0 = pipelink_address(0) + pipelink::swizzle<128>(thread % 8 * 128 + thread / 8 % 4 * 16 + thread / 32 * 2048);
+                const std::uint32_t base0 = at0;
                 pipelink::stmatrix_x4(base0, source__out[0], source__out[2], source__out[4], source__out[6]);
                 pipelink::stmatrix_x4(base0 ^ 64, source__out[8], source__out[10], source__out[12], source__out[14]);
                 pipelink::stmatrix_x4(base0 + 1024, source__out[1], source__out[3], source__out[5], source__out[7]);
@@ -56,7 +60,7 @@ extern "C" __global__ void __launch_bounds__(128, 1) t_acc_blocked_bf16_64x64_w4
             __syncthreads();  // 'sink0.in' was written, then it is read
             // sink0.in to sink0.in
             {  // sink0__in: 4 ld.shared.v4.b32
-                const std::uint32_t base0 = pipelink_address(0) + pipelink::swizzle<128>(thread * 16);
+                const std::uint32_t base0 = at1;
                 pipelink::ld_shared_v4_b32(base0, sink0__in[0], sink0__in[1], sink0__in[2], sink0__in[3]);
                 pipelink::ld_shared_v4_b32(base0 + 2048, sink0__in[4], sink0__in[5], sink0__in[6], sink0__in[7]);
                 pipelink::ld_shared_v4_b32(base0 + 4096, sink0__in[8], sink0__in[9], sink0__in[10], sink0__in[11]);

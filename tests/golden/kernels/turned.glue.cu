@@ -43,6 +43,10 @@ extern "C" __global__ void __launch_bounds__(128, 1) t_turned_sw128_sw128_bf16_6
         const unsigned thread = threadIdx.x;
         pipelink::RingState source__out;
         pipelink::RingState sink0__in;
+        std::uint32_t at0 = pipelink_address(8192) + pipelink::swizzle<128>(thread % 32 * 128 + thread / 32 * 16);
+        pipelink::keep(at0);
+        std::uint32_t at1 = pipelink_address(0) + pipelink::swizzle<128>(thread % 8 * 128 + thread / 8 % 4 * 16 + thread / 32 * 1024);
+        pipelink::keep(at1);
         pipelink::Tile tile;
         for (int index = 0; pipelink__out_turned_sw128_bf16_64x64_w4__schedule(pipelink::Self{0}, index, tile, m); ++index) {
             pipelink__out_turned_sw128_bf16_64x64_w4__run(pipelink::Self{0}, tile, source__x, source__out, m);
@@ -51,14 +55,14 @@ extern "C" __global__ void __launch_bounds__(128, 1) t_turned_sw128_sw128_bf16_6
             {
                 std::uint32_t moved[16];
                 {  // moved: 4 ldmatrix.x4.trans
-                    const std::uint32_t base0 = pipelink_address(8192) + pipelink::swizzle<128>(thread % 32 * 128 + thread / 32 * 16);
+                    const std::uint32_t base0 = at0;
                     pipelink::ldmatrix_x4_trans(base0, moved[0], moved[1], moved[2], moved[3]);
                     pipelink::ldmatrix_x4_trans(base0 + 4096, moved[4], moved[5], moved[6], moved[7]);
                     pipelink::ldmatrix_x4_trans(base0 ^ 64, moved[8], moved[9], moved[10], moved[11]);
                     pipelink::ldmatrix_x4_trans((base0 ^ 64) + 4096, moved[12], moved[13], moved[14], moved[15]);
                 }
                 {  // moved: 4 stmatrix.x4
-                    const std::uint32_t base0 = pipelink_address(0) + pipelink::swizzle<128>(thread % 8 * 128 + thread / 8 % 4 * 16 + thread / 32 * 1024);
+                    const std::uint32_t base0 = at1;
                     pipelink::stmatrix_x4(base0, moved[0], moved[1], moved[2], moved[3]);
                     pipelink::stmatrix_x4(base0 ^ 64, moved[4], moved[5], moved[6], moved[7]);
                     pipelink::stmatrix_x4(base0 + 4096, moved[8], moved[9], moved[10], moved[11]);

@@ -18,8 +18,10 @@ constexpr auto tile = pl::part<"tile", pl::bf16>(pl::shape(rows, columns), pl::s
                           .edge_zero();
 constexpr auto out = pl::ring_out<"out">()(stages, pl::by_copies, tile);
 constexpr auto warps = pl::claims_warps(1_n);
-constexpr auto prefetch = pl::entry<"prefetch">()(x, out, m).plays(pl::maybe<"first">(pl::fill(out)));
-constexpr auto run = pl::entry<"run">()(pl::tile, x, out, m).plays(pl::maybe<"next">(pl::fill(out)));
+constexpr auto prefetch =
+    pl::entry<"prefetch">()(x, out, m).plays(pl::maybe<"first">(pl::fill(out))).by_one_thread();
+constexpr auto run =
+    pl::entry<"run">()(pl::tile, x, out, m).plays(pl::maybe<"next">(pl::fill(out))).by_one_thread();
 constexpr auto schedule =
     pl::schedule<"schedule">()(m).tiles(pl::steps_over(m, rows), pl::steps_over(1_n, 1_n));
 
@@ -30,11 +32,9 @@ PIPELINK_COMPONENT(row_loader, contract)
 __device__ __forceinline__ void fill(pl::Self self, int row, const pl::TensorMap* map,
                                      pl::RingState& state, int end) {
     if (row >= end) return;
-    if (pl::role_thread(self) == 0) {
-        out.acquire(self, state);
-        const auto barrier = out.expect(self, state);
-        pl::bulk_load_2d(out.address(self, tile, state), map, 0, row, barrier);
-    }
+    out.acquire(self, state);
+    const auto barrier = out.expect(self, state);
+    pl::bulk_load_2d(out.address(self, tile, state), map, 0, row, barrier);
     out.advance(self, state);
 }
 

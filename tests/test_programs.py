@@ -1,0 +1,272 @@
+"""Programs: phases, roles that share warps, rings from phase to phase, tensor memory, blocks of an SM.
+PIPELINK_REGENERATE=1 writes the golden glue anew."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+from contracts import ALL, add, change
+from msgspec.structs import replace
+
+from pipelink import driver, verify
+from pipelink.abi import Claim, Entry
+from pipelink.cli import main
+from pipelink.render import render
+
+ROOT = Path(__file__).parents[1]
+KERNELS = ROOT / "tests" / "kernels"
+GOLDEN = ROOT / "tests" / "golden"
+
+
+def build(folder, manifest, arch, *sources):
+    """The kernel of a manifest of tests/kernels, from a copy of its sources in `folder`."""
+    for source in sources:
+        copied = folder / source
+        copied.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(KERNELS / source, copied)
+        object_ = copied.with_suffix(".o")
+        made = main(["compile", source, "-o", str(object_.relative_to(folder)), "--arch", arch])
+        assert made == 0
+    text = (KERNELS / manifest).read_text().replace("tests/kernels/", "")
+    (folder / manifest).write_text(text)
+    kernel = driver.read(Path(manifest), driver.Sources(Path()))
+    product, _ = driver.build(kernel, driver.Sources(Path()), folder / "made.cubin")
+    return kernel, product
+
+
+@pytest.fixture(scope="module")
+def phases(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("phases")
+    names = ("loader", "scaler", "store", "sums")
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        made = build(folder, "phases.kernel.toml", "sm_90a", *(f"phases/{n}.cu" for n in names))
+        return *made, verify.verify(*made, folder / "x.cubin", folder)
+    finally:
+        os.chdir(before)
+
+
+def test_a_program_is_the_machine_code_of_its_control(phases):
+    _, _, compared = phases
+    assert compared.differences == ()
+
+
+def test_the_glue_of_a_program(phases):
+    _, product, _ = phases
+    golden = GOLDEN / "phases.glue.cu"
+    if os.environ.get("PIPELINK_REGENERATE"):
+        golden.write_text(product.glue)
+    assert product.glue == golden.read_text()
+
+
+def test_bytes_of_phases_that_follow_one_another_are_shared(phases):
+    plan = phases[1].plan
+    rows = {r.name: (r.offset, r.offset + r.bytes, r.phases) for r in plan.regions}
+    assert rows == {
+        "load.out.tile": (0, 16384, ("prepare", "rows")),
+        "sum.parts": (0, 16384, ("finish",)),
+        "store.in.tile": (16384, 24576, ("rows",)),
+        "scale.scratch": (16384, 49152, ("prepare",)),
+        "scale.table": (49152, 49408, ("prepare", "rows")),
+    }
+    assert plan.shared_bytes == plan.shared_bound == 49440
+
+
+def test_whole_warpgroups_come_first_and_a_later_role_is_on_all_warps(phases):
+    rows = [(r.name, r.first_warp, r.warps, r.reason) for r in phases[1].plan.roles]
+    assert rows == [
+        ("loader", 4, 1, "on warps of 'everyone', which runs in another phase"),
+        ("math", 0, 4, "on warps of 'everyone', which runs in another phase"),
+        ("everyone", 0, 5, "on warps of 'loader', 'math', which runs in another phase"),
+    ]
+
+
+def test_the_stage_of_a_ring_is_kept_from_phase_to_phase(phases):
+    plan, glue = phases[1].plan, phases[1].glue
+    assert plan.states == ("load__out",)
+    before, _, after = glue.partition("pipelink::RingState load__out;")
+    assert "prefetch(pipelink::Self{0}, &load__x, load__out, m)" in after
+    assert "role loader" not in before
+
+
+def test_what_was_not_played_is_remarked(phases):
+    assert phases[1].plan.remarks == (
+        "the phases that 'load.out' spans were not played together",
+    )
+
+
+def test_columns_of_tensor_memory_are_constants(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    kernel, product = build(tmp_path, "columns.kernel.toml", "sm_100a", "columns.cu")
+    assert [(c.name, c.first, c.count) for c in product.plan.columns] == [
+        ("first", 0, 96),
+        ("second", 96, 32),
+    ]
+    assert product.plan.allocated_columns == 128
+    assert "pipelink::allocate_columns(pipelink_address(0), 128);" in product.glue
+    assert verify.verify(kernel, product, tmp_path / "x.cubin", Path()).differences == ()
+
+
+# --- Plans without code
+
+
+PHASES = """
+[[phases]]
+name = "first"
+schedule = "mma.schedule"
+roles = { producer = ["load.run"], math = ["mma.run", "act.run"] }
+
+[[phases]]
+name = "second"
+roles = { math = ["act.flush"] }
+"""
+
+
+def in_phases(toy, text=PHASES):
+    before, _, rest = toy.text.partition("[[roles]]")
+    _, _, after = rest.partition("[[channels]]")
+    before = before.replace('schedule = "mma.schedule"\n', "")
+    toy.text = f"{before}{text}[[channels]]{after}"
+    toy.contracts["epilogue"] = add(ALL["epilogue"], "entries", Entry("flush", "step", ()))
+
+
+def test_registers_stay_as_the_phase_before_left_them(toy):
+    in_phases(toy)
+    plan = toy.plan()
+    rows = [(p.name, r.role, r.registers, r.reason) for p in plan.phases for r in p.roles]
+    assert rows == [
+        ("first", "producer", 40, "setmaxnreg 40: the most of load 40"),
+        ("first", "math", 232, "setmaxnreg 232: the most of mma 232, act 168"),
+        ("second", "math", None, "no setmaxnreg: it has 232 from the phase before"),
+    ]
+    assert render(plan).count("setmaxnreg") == 2
+
+
+def test_a_claim_without_entries_is_kept_for_its_instances_phases(toy):
+    in_phases(toy)
+    assert {r.name: r.phases for r in toy.plan().regions} == {
+        "load.out.x": ("first",),
+        "load.out.w": ("first",),
+        "act.staging": ("first", "second"),
+    }
+
+
+def test_a_claim_that_names_its_entries_is_not(toy):
+    in_phases(toy)
+    toy.contracts["epilogue"] = change(
+        toy.contracts["epilogue"], "claims", "staging", during=("flush",)
+    )
+    plan = toy.plan()
+    (staging,) = (r for r in plan.regions if r.name == "act.staging")
+    assert (staging.offset, staging.phases) == (0, ("second",))
+    assert plan.phases[1].fence
+
+
+def test_two_blocks_of_an_sm_halve_registers_and_bytes(toy):
+    toy.edit('target = "sm_90a"', 'target = "sm_90a"\nblocks_per_sm = 2')
+    toy.edit('object = "loader.o"', 'object = "loader.o"\nfacts = { stages = 2 }')
+    toy.contracts["loader"] = change(ALL["loader"], "claims", "registers", amount="24")
+    for name, amount in (("mainloop", "104"), ("epilogue", "96")):
+        toy.contracts[name] = change(ALL[name], "claims", "registers", amount=amount)
+    toy.contracts["epilogue"] = change(toy.contracts["epilogue"], "claims", "staging", amount="9000")
+    plan = toy.plan()
+    assert (plan.blocks_per_sm, plan.launch_registers, plan.shared_limit) == (2, 80, 115_712)
+    assert "__launch_bounds__(384, 2)" in render(plan)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        (
+            'roles = { math = ["act.flush"] }',
+            'roles = { other = ["act.flush"] }',
+            "PL023: epilogue of activation (instance 'act') runs in role 'math' and in role 'other'",
+        ),
+        (
+            'roles = { producer = ["load.run"], math = ["mma.run", "act.run"] }',
+            'roles = { producer = ["load.run"], math = ["mma.run"] }',
+            "PL021: 'mma.acc' is handed to 'act.acc' in one phase, and their steps are in 'first' and in "
+            "none",
+        ),
+    ],
+)
+def test_phases_that_do_not_go(toy, old, new, message):
+    in_phases(toy, PHASES.replace(old, new))
+    assert message in toy.messages()
+
+
+# --- Facts that are left to the link
+
+
+def free(toy, text):
+    toy.edit("[parameters]", f"[free]\n{text}\n\n[parameters]")
+
+
+def test_the_most_that_fits_is_chosen(toy):
+    free(toy, 'facts = ["load.stages"]')
+    plan = toy.plan()
+    assert [(c.fact, c.value, c.reason) for c in plan.choices] == [
+        (
+            "load.stages",
+            4,
+            "the most of load.stages: the best of 4 that is possible; 1 better ones are not (PL030 1)",
+        )
+    ]
+    assert next(f.value for f in plan.facts if f.name == "stages") == 4
+
+
+def test_objectives_go_one_before_the_other(toy):
+    free(toy, 'facts = ["load.stages", "mma.tile_n"]\nmost = ["mma.tile_n", "0 - load.stages"]')
+    toy.contracts["mainloop"] = change(
+        ALL["mainloop"], "facts", "tile_n", kind="chooses", values=(128, 256)
+    )
+    assert [(c.fact, c.value) for c in toy.plan().choices] == [
+        ("load.stages", 2),
+        ("mma.tile_n", 256),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            'facts = ["load.tile_k"]',
+            "PL054: [free] names 'load.tile_k', and loader of data offers no choice of it",
+        ),
+        ('most = ["load.stages"]', "PL054: [free] has an objective and no facts"),
+        (
+            'facts = ["load.stages"]\nmost = ["load.zzz"]',
+            "PL054: 'most' of [free]: 'load.zzz' reads 'load.zzz', which has no value",
+        ),
+        ('facts = ["zzz.stages"]', "PL005: [free] names instance 'zzz', which does not exist"),
+        ('fact = ["load.stages"]', "PL006: unknown key 'fact' in [free]"),
+    ],
+)
+def test_what_can_not_be_left_to_the_link(toy, text, message):
+    free(toy, text)
+    assert message in toy.messages()
+
+
+def test_a_free_fact_is_not_fixed_beside(toy):
+    free(toy, 'facts = ["load.stages"]')
+    toy.edit('object = "loader.o"', 'object = "loader.o"\nfacts = { stages = 3 }')
+    assert toy.messages() == [
+        "PL054: 'load.stages' is free, and fixed to 3 in [instances.load]"
+    ]
+
+
+def test_a_barrier_of_a_later_phase_has_the_id_of_an_earlier_one(toy):
+    in_phases(toy)
+    barriers = [Claim(f"b{n:02}", "barrier", "256", during=("flush",)) for n in range(15)]
+    toy.contracts["epilogue"] = add(toy.contracts["epilogue"], "claims", *barriers)
+    (store,) = (c for c in toy.contracts["epilogue"].claims if c.name == "store")
+    claims = tuple(
+        replace(c, during=("run",)) if c is store else c
+        for c in toy.contracts["epilogue"].claims
+    )
+    toy.contracts["epilogue"] = replace(toy.contracts["epilogue"], claims=claims)
+    ids = {b.name: b.id for b in toy.plan().barriers}
+    assert sorted(ids[f"b{n:02}"] for n in range(15)) == list(range(1, 16))
+    assert ids["store"] == 1
