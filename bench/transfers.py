@@ -3,6 +3,7 @@
     python bench/transfers.py make            compile and link every case into build/transfers
     python3 bench/transfers.py run [FILE]     on the device: every case against its reference, bit by bit
     ... run FILE --only TEXT                  the cases with this in their names
+    python3 bench/transfers.py sanitize [FILE]   compute-sanitizer's tools over the matrix
 
 The device needs torch and cuda-core, and nothing of the build.
 """
@@ -12,6 +13,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
+import subprocess
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -54,6 +57,8 @@ def _linked(case: t.Case) -> str:
             output = Path(f"{t.kernel_name(case)}.cubin")
             product, _ = driver.build(kernel, sources, output)
             driver.write_product(product, output, {".glue.cu": product.glue.encode()})
+            if group(case) == "handed":
+                _everyone(driver, product, sources)
             if "--verify" in sys.argv:
                 comparison = verify.verify(kernel, product, output, Path(), lineinfo=False)
                 if comparison.differences:
@@ -61,6 +66,71 @@ def _linked(case: t.Case) -> str:
         except Exception as error:
             return f"{case.name}: {error}"
     return ""
+
+
+def group(case: t.Case) -> str:
+    """How the threads of a case meet: what racecheck can follow of it."""
+    if case.roles == 1:
+        return "one role"
+    ends = (case.source, *case.sinks)
+    if any(isinstance(e, t.Shared) and e.by == "each_warp" for e in ends):
+        return "a warp arrives by one thread"
+    if any(isinstance(e, t.Shared) and e.by == "each_thread" for e in ends):
+        return "each thread arrives"
+    return "handed"
+
+
+def everyone(case: t.Case) -> Path:
+    return FOLDER / f"{t.kernel_name(case)}.everyone.cubin"
+
+
+def _everyone(driver, product, sources) -> None:
+    """The same kernel, but for one thing: each thread arrives where one of its warp did."""
+    from pipelink.model import Hand
+
+    plan, glue = product.plan, product.glue
+    steps = [s for p in plan.phases for r in p.roles for s in r.steps if isinstance(s, Hand)]
+    for step in steps:
+        for m in plan.mbarriers:
+            if m.offset != step.mbarrier or step.act not in ("commit", "release"):
+                continue
+            for n in range(m.count):
+                old = f"pipelink_mbarrier_init({m.offset + 8 * n}, {m.arrivals});"
+                glue = glue.replace(
+                    old, f"pipelink_mbarrier_init({m.offset + 8 * n}, {32 * m.arrivals});"
+                )
+    glue = glue.replace("pipelink::hand_over(", "each_hands_over(")
+    glue = glue.replace('extern "C" __global__', EACH + 'extern "C" __global__')
+    output = Path(f"{plan.kernel}.everyone.cubin")
+    linked = driver.link(plan, sources, driver.compile_glue(plan, glue, output))
+    driver.write_product(linked, output, {})
+
+
+EACH = """\
+__device__ __forceinline__ void each_hands_over(pipelink::Self self, std::uint64_t slot,
+                                                std::uint32_t mbarrier, pipelink::RingState& state,
+                                                unsigned stages) {
+    pipelink_arrive(self, slot, state.stage, pipelink::stage_barrier(mbarrier, state));
+    pipelink::next_stage(state, stages);
+}
+
+"""
+
+
+def _program() -> str:
+    """The program of three phases of the tests."""
+    from pipelink.cli import main
+
+    with contextlib.chdir(ROOT):
+        for name in ("loader", "scaler", "store", "sums"):
+            source = f"tests/kernels/phases/{name}.cu"
+            made = FOLDER / f"tests/kernels/phases/{name}.o"
+            made.parent.mkdir(parents=True, exist_ok=True)
+            if main(["compile", source, "-o", str(made), "--arch", "sm_90a"]):
+                return f"{source} does not compile"
+        arguments = ["link", "tests/kernels/phases.kernel.toml", "--objects", str(FOLDER)]
+        code = main([*arguments, "-o", str(FOLDER / "phases.cubin")])
+    return "" if code == 0 else "phases does not link"
 
 
 def make() -> int:
@@ -74,6 +144,7 @@ def make() -> int:
         faults = [f for f in pool.map(_compiled, sources.items(), chunksize=4) if f]
         print(f"{len(sources)} components in {time.monotonic() - started:.0f} s")
         faults += [f for f in pool.map(_linked, cases, chunksize=4) if f]
+    faults += filter(None, [_program()])
     print(f"{len(cases)} cases, {len(faults)} faults, {time.monotonic() - started:.0f} s")
     for fault in faults:
         print(fault)
@@ -92,12 +163,13 @@ def run(output: Path) -> int:
     torch.manual_seed(time.time_ns() % (1 << 31))
     seed = torch.initial_seed()
     rows = []
-    only = sys.argv[sys.argv.index("--only") + 1] if "--only" in sys.argv else ""
-    for case in (c for c in t.cases() if only in c.name):
-        path = FOLDER / f"{t.kernel_name(case)}.cubin"
+    for case, path in chosen():
         rows.append({"case": case.name, "outcome": _outcome(torch, pipelink, case, path)})
         if rows[-1]["outcome"] != "right":
             print(rows[-1], flush=True)
+    if "--group" not in sys.argv:
+        rows.append({"case": "phases", "outcome": _phases_outcome(torch, pipelink)})
+        print(rows[-1])
     right = sum(row["outcome"] == "right" for row in rows)
     print(f"{right} of {len(rows)} cases are right, bit by bit, in {ROUNDS} rounds of fresh inputs")
     result = {
@@ -110,6 +182,59 @@ def run(output: Path) -> int:
     output.parent.mkdir(parents=True, exist_ok=True)
     output.write_text(json.dumps(result, indent=1) + "\n")
     return 0 if right == len(rows) else 1
+
+
+def chosen() -> list[tuple[t.Case, Path]]:
+    """The cases that the arguments name, with their cubins."""
+    cases = t.cases()
+    if "--only" in sys.argv:
+        cases = [c for c in cases if sys.argv[sys.argv.index("--only") + 1] in c.name]
+    if "--group" in sys.argv:
+        name = sys.argv[sys.argv.index("--group") + 1]
+        if name == "everyone":
+            return [(c, everyone(c)) for c in cases if group(c) == "handed"]
+        cases = [c for c in cases if group(c) == name]
+    return [(c, FOLDER / f"{t.kernel_name(c)}.cubin") for c in cases]
+
+
+def _phases_outcome(torch, pipelink) -> str:
+    """The program of three phases against float64; its products are rounded once."""
+    kernel = pipelink.load(str(FOLDER / "phases.cubin"))
+    for rows in (64, 1000, 64 * 300 + 17):
+        x = torch.randn(rows, 64, device="cuda").bfloat16()
+        weights = torch.randn(64, device="cuda")
+        y = torch.full((rows, 64), float("nan"), device="cuda", dtype=torch.bfloat16)
+        total = torch.full((16,), float("nan"), device="cuda")
+        kernel(x, weights, y, total)
+        wanted = (x.float() * (weights * weights)).bfloat16()
+        error = (total.double() - weights.double().sum()).abs().max().item()
+        if not torch.equal(y, wanted) or not error < 1e-4:
+            return f"{int((y != wanted).sum())} of {y.numel()} wrong with {rows} rows, sum off by {error}"
+    return "right"
+
+
+RACES = ("one role", "each thread arrives", "everyone", "handed", "a warp arrives by one thread")
+
+
+def sanitize(output: Path) -> int:
+    """memcheck and synccheck over all, racecheck by how threads meet."""
+    from circumstances import circumstances
+
+    found = {}
+    for tool, name in [("memcheck", ""), ("synccheck", ""), *(("racecheck", g) for g in RACES)]:
+        selected = ["--group", name] if name else []
+        command = ["compute-sanitizer", "--tool", tool, "--report-api-errors", "no", sys.executable]
+        command += [__file__, "run", "/tmp/sanitized.json", *selected]
+        said = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+        lines = [row.removeprefix("========= ") for row in said.stdout.splitlines()]
+        summary = [row for row in lines if "SUMMARY" in row or "are right" in row]
+        kernels = {m[1] for row in lines if (m := re.search(r"access at (\w+)\+", row))}
+        found[f"{tool} {name}".strip()] = {"summary": summary, "kernels": sorted(kernels)}
+        print(f"{tool:10} {name:30} {'; '.join(summary)}; {len(kernels)} kernels named", flush=True)
+    output.write_text(
+        json.dumps({"circumstances": circumstances(), "found": found}, indent=1) + "\n"
+    )
+    return 0
 
 
 def _outcome(torch, pipelink, case: t.Case, path: Path) -> str:
@@ -214,5 +339,7 @@ if __name__ == "__main__":
     os.environ.setdefault("PYTHONDONTWRITEBYTECODE", "1")
     if sys.argv[1:2] == ["make"]:
         sys.exit(make())
-    target = Path(sys.argv[2]) if len(sys.argv) > 2 else ROOT / "bench/results/transfers.json"
-    sys.exit(run(target))
+    what, given = sys.argv[1], sys.argv[2:3]
+    results = {"run": "transfers.json", "sanitize": "sanitizer.json"}
+    target = Path(given[0]) if given else ROOT / "bench/results" / results[what]
+    sys.exit(run(target) if what == "run" else sanitize(target))

@@ -326,6 +326,8 @@ class _Role:
         how = rounding(route.spec)
         conversion = convert(source.element, target.element, what.count, how, arch)
         converted = replace(what, element=target.element)
+        if what.shape != target.shape:  # both lie alike, and were taken as one row
+            target = replace(target, shape=what.shape, layout="")
         return loads, store(converted, target, self.threads, arch), conversion
 
 
