@@ -149,7 +149,7 @@ def main() -> int:
     orders = {
         name: nearness(
             [
-                (packer._end(items, packer._around(sorted(items, key=order))), result.bound)
+                (packer.end_of(items, packer._around(sorted(items, key=order))), result.bound)
                 for items, result in zip(programs, results, strict=True)
             ]
         )

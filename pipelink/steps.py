@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pipelink.diagnostics import InputError
-from pipelink.manifest import read_table
+from pipelink.extends import read_table
 from pipelink.resources import PACKAGE, template_dir
 
 # The modules that each call runs, so that a change in one redoes the steps that it is part of and

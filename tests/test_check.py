@@ -124,14 +124,6 @@ def test_a_right_kernel_passes(rule, toy):
             ),
         ),
         (
-            channels.layouts,
-            change(EPILOGUE, "ports", "acc", count="64"),
-            (
-                f"PL021: the layout (256,128):(1,256) of 'act.acc' of {ACT} has 128 values a thread, "
-                "the port 64"
-            ),
-        ),
-        (
             channels.fit,
             change(
                 EPILOGUE,

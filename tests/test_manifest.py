@@ -7,7 +7,8 @@ import pytest
 from contracts import MANIFEST
 
 from pipelink.diagnostics import FilePlace, InputError
-from pipelink.manifest import read_manifest, read_table
+from pipelink.extends import read_table
+from pipelink.manifest import read_manifest
 from pipelink.model import InstanceSpec, RoleSpec
 
 

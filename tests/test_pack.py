@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipelink.place import pack as packer
-from pipelink.place.pack import Item, conflict, pack
+from pipelink.place.conflict import conflict
+from pipelink.place.pack import Item, pack
 
 ALWAYS = 1
 
@@ -217,8 +218,8 @@ HARD = ((3, 2, 4), (5, 1, 8), (9, 4, 7), (3, 2, 6), (8, 2, 12), (12, 1, 8), (9, 
 
 def test_the_solver_finds_what_first_fit_does_not():
     items = [Item(f"i{n}", *row) for n, row in enumerate(HARD)]
-    assert packer._end(items, packer._best_order(items)) == 27
-    assert packer._end(items, packer._search(items, 25)) == 26
+    assert packer.end_of(items, packer.in_best_order(items)) == 27
+    assert packer.end_of(items, packer._search(items, 25)) == 26
     packing = pack(items)
     sound(items, packing)
     assert (packing.end, packing.bound, packing.how) == (25, 25, "solver")

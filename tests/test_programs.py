@@ -187,8 +187,10 @@ def test_two_blocks_of_an_sm_halve_registers_and_bytes(toy):
         (
             'roles = { producer = ["load.run"], math = ["mma.run", "act.run"] }',
             'roles = { producer = ["load.run"], math = ["mma.run"] }',
-            "PL021: 'mma.acc' is handed to 'act.acc' in one phase, and their steps are in 'first' and in "
-            "none",
+            (
+                "PL021: 'mma.acc' is handed to 'act.acc' in one phase, and their steps are in 'first' "
+                "and in none"
+            ),
         ),
     ],
 )

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pipelink.abi import Claim
 from pipelink.diagnostics import Diagnostic, Place
 from pipelink.model import BarrierPlan, Instance, Manifest
-from pipelink.place.pack import Item, conflict, pack
+from pipelink.place.conflict import conflict
+from pipelink.place.pack import Item, pack
 from pipelink.place.shared import phases_of
 from pipelink.view import View, who
 

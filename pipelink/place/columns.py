@@ -6,8 +6,9 @@ from __future__ import annotations
 
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
 from pipelink.model import ColumnsPlan
+from pipelink.place.conflict import conflict
 from pipelink.place.moments import Moments
-from pipelink.place.pack import Item, conflict, pack
+from pipelink.place.pack import Item, pack
 from pipelink.place.program import RoleActs
 from pipelink.place.shared import phases_of
 from pipelink.view import View, who

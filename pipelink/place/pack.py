@@ -28,7 +28,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from bisect import bisect_right, insort
+from bisect import insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
@@ -38,9 +38,6 @@ SEARCH_STEPS = 20_000  # placements that the local search of one group makes
 SOLVER_TIME = 0.25  # CP-SAT's deterministic time for a question, divided by the items (50 or more)
 MOST_UNANSWERED = 2  # questions that end without an answer, then it is left
 NEAR = 1.02  # an end that fits and is this near to the bound is not worth the solver
-MOST_SETS = 50_000  # sets of one count, of one moment, that `conflict` adds up
-MOST_WORK = 100_000  # sets that it looks at closely, each counted as the square of its items
-FEW = 8  # items of a set that it packs for that
 
 
 @dataclass(frozen=True)
@@ -84,20 +81,20 @@ def pack(items: Sequence[Item], capacity: int | None = None) -> Packing:
     """
     items = sorted(items, key=lambda i: i.name)
     _refuse(items)
-    bound, how = _bound(items), "first fit"
-    offsets = _best_order(items)
-    if _end(items, offsets) > bound:
-        core, aside = _peel(items, bound)
+    bound, how = proven_end(items), "first fit"
+    offsets = in_best_order(items)
+    if end_of(items, offsets) > bound:
+        core, aside = peeled(items, bound)
         lower: Offsets = {}
-        for group in _groups(core):
+        for group in groups_of(core):
             part = _pack_group(group, bound, capacity)
             lower |= part.offsets
             bound = max(bound, part.bound)
             how = "solver" if part.how == "solver" else how
         lower |= _first_fit(aside, _spans(core, lower)) or {}
-        offsets = min(lower, offsets, key=lambda o: _end(items, o))
+        offsets = min(lower, offsets, key=lambda o: end_of(items, o))
     offsets = _normal(items, offsets)
-    return Packing(offsets, _end(items, offsets), bound, how)
+    return Packing(offsets, end_of(items, offsets), bound, how)
 
 
 def _refuse(items: Sequence[Item]) -> None:
@@ -114,11 +111,11 @@ def _refuse(items: Sequence[Item]) -> None:
             raise ValueError(f"{a.name} and {b.name} are fixed to the same positions")
 
 
-def _up(position: int, align: int) -> int:
+def rounded_up(position: int, align: int) -> int:
     return -(-position // align) * align
 
 
-def _end(items: Sequence[Item], offsets: Offsets) -> int:
+def end_of(items: Sequence[Item], offsets: Offsets) -> int:
     return max((offsets[i.name] + i.size for i in items), default=0)
 
 
@@ -158,9 +155,9 @@ def _around(order: Sequence[Item]) -> Offsets:
     return offsets | (_first_fit(free, _spans(fixed, offsets)) or {})
 
 
-def _best_order(items: Sequence[Item]) -> Offsets:
+def in_best_order(items: Sequence[Item]) -> Offsets:
     tries = (_around(sorted(items, key=key)) for key in ORDERS.values())
-    return min(tries, key=lambda offsets: _end(items, offsets))
+    return min(tries, key=lambda offsets: end_of(items, offsets))
 
 
 def _normal(items: Sequence[Item], offsets: Offsets) -> Offsets:
@@ -179,7 +176,7 @@ def _normal(items: Sequence[Item], offsets: Offsets) -> Offsets:
     return {i.name: offsets[i.name] for i in items}
 
 
-def _groups(items: Sequence[Item]) -> list[list[Item]]:
+def groups_of(items: Sequence[Item]) -> list[list[Item]]:
     """Items that share a moment, directly or through others: a group's places are its own affair."""
     groups: list[list[Item]] = []
     for item in items:
@@ -188,7 +185,7 @@ def _groups(items: Sequence[Item]) -> list[list[Item]]:
     return [sorted(g, key=lambda i: i.name) for g in groups]
 
 
-def _peel(items: Sequence[Item], target: int) -> tuple[list[Item], list[Item]]:
+def peeled(items: Sequence[Item], target: int) -> tuple[list[Item], list[Item]]:
     """The items that matter for an end at or above the target; and the rest, in an order in which
     first fit places each of them below the target whatever the others' places are: those that are
     live with it can't block all of its places."""
@@ -204,7 +201,7 @@ def _peel(items: Sequence[Item], target: int) -> tuple[list[Item], list[Item]]:
     return core, aside[::-1]
 
 
-def _cliques(items: Sequence[Item]) -> list[list[Item]]:
+def cliques_of(items: Sequence[Item]) -> list[list[Item]]:
     """Sets of items of which each two share a moment: all that are live at a moment and, because
     lifetimes with holes can clash without one moment for all, what can be added to these and to
     each item, largest first. Only those that no other one contains."""
@@ -234,14 +231,14 @@ def _bits(mask: int) -> Iterator[int]:
         mask &= mask - 1
 
 
-def _bound(items: Sequence[Item]) -> int:
+def proven_end(items: Sequence[Item]) -> int:
     """No packing ends lower. The sharp bound of a clique is computed only where it can matter."""
     best = 0
-    for clique in sorted(_cliques(items), key=lambda c: -sum(i.size for i in c)):
+    for clique in sorted(cliques_of(items), key=lambda c: -sum(i.size for i in c)):
         widest = max(i.align for i in clique)
         if any(i.fixed is not None for i in clique):
             best = max(best, _least_around(clique))
-        elif sum(_up(i.size, widest) for i in clique) > best:
+        elif sum(rounded_up(i.size, widest) for i in clique) > best:
             aligns = sorted({i.align for i in clique})
             pairs = itertools.combinations_with_replacement(aligns, 2)
             best = max(best, *(_least_end(clique, fine, coarse) for fine, coarse in pairs))
@@ -258,7 +255,7 @@ def _least_end(clique: Sequence[Item], fine: int, coarse: int) -> int:
     hole above the last coarse item counts.
     """
     items = [i for i in clique if i.align >= fine]
-    size = {i.name: _up(i.size, fine) // fine for i in items}
+    size = {i.name: rounded_up(i.size, fine) // fine for i in items}
     many = coarse // fine
     fillers = [size[i.name] % many for i in items if i.align < coarse and size[i.name] % many]
     sums = 1
@@ -279,7 +276,7 @@ def _least_end(clique: Sequence[Item], fine: int, coarse: int) -> int:
     ends = []
     for top in items:
         below = total - size[top.name] + waste.get(top.name, least)
-        ends.append(_up(below * fine, top.align) + top.size)
+        ends.append(rounded_up(below * fine, top.align) + top.size)
     return min(ends)
 
 
@@ -290,22 +287,22 @@ def _least_around(clique: Sequence[Item]) -> int:
     ends = [low + size for low, size in fixed]
     for align in {i.align for i in free}:
         items = [i for i in free if i.align >= align]
-        left, least = sum(_up(i.size, align) for i in items), min(i.size for i in items)
+        left, least = sum(rounded_up(i.size, align) for i in items), min(i.size for i in items)
         start = 0
         for low, size in fixed:
-            room = _up(low, align) - start if low - start >= least else 0
+            room = rounded_up(low, align) - start if low - start >= least else 0
             if room >= left:
                 break
             left -= room
-            start = max(start, _up(low + size, align))
-        ends.append(start + left - max(_up(i.size, align) - i.size for i in items))
+            start = max(start, rounded_up(low + size, align))
+        ends.append(start + left - max(rounded_up(i.size, align) - i.size for i in items))
     return max(ends)
 
 
 def _pack_group(group: Sequence[Item], bound: int, capacity: int | None) -> Packing:
     """Items that hang together, as low as `bound`; an end below it would be of no use."""
     offsets = _search(group, bound)
-    end = _end(group, offsets)
+    end = end_of(group, offsets)
     enough = bound
     if capacity is not None:
         near = int(NEAR * bound)
@@ -319,13 +316,13 @@ def _solve(group: Sequence[Item], offsets: Offsets, bound: int, enough: int) -> 
     """Halves what is between the bound and the end: whether there is a packing for a given end is
     the easier question the higher that end is, and from each answer the local search goes on."""
     unit = math.gcd(*(i.align for i in group), *(i.size for i in group))
-    end, target, unanswered = _end(group, offsets), enough, 0
+    end, target, unanswered = end_of(group, offsets), enough, 0
     below = bound - unit  # the highest end that was refuted, or not answered in time
     while below < target < end and end > enough and unanswered < MOST_UNANSWERED:
         found, refuted = _ask(group, target)
         if found:
             offsets = _search(group, bound, found)
-            end = _end(group, offsets)
+            end = end_of(group, offsets)
         else:
             below = target
             bound = target // unit * unit + unit if refuted else bound
@@ -337,8 +334,8 @@ def _solve(group: Sequence[Item], offsets: Offsets, bound: int, enough: int) -> 
 def _search(group: Sequence[Item], bound: int, start: Offsets | None = None) -> Offsets:
     """First fit under orders that differ in the place of one item or of two, each accepted unless it
     ends higher. Every packing is first fit under some order, namely that of its own offsets."""
-    offsets, random = start or _best_order(group), Random(0)
-    end = _end(group, offsets)
+    offsets, random = start or in_best_order(group), Random(0)
+    end = end_of(group, offsets)
     fixed = _spans([i for i in group if i.fixed is not None], offsets)
     order = sorted((i for i in group if i.fixed is None), key=lambda i: offsets[i.name])
     for _ in range(SEARCH_STEPS // len(order) if len(order) > 1 else 0):
@@ -357,7 +354,7 @@ def _search(group: Sequence[Item], bound: int, start: Offsets | None = None) -> 
         moved = _first_fit(tried[same:], placed, end)
         if moved is not None:
             offsets, order = offsets | moved, tried
-            end = _end(group, offsets)
+            end = end_of(group, offsets)
     return offsets
 
 
@@ -383,7 +380,7 @@ def _ask(group: Sequence[Item], end: int) -> tuple[Offsets | None, bool]:
             if kind in last_alike:
                 model.add(last_alike[kind] + size <= start)
             last_alike[kind] = start
-    for clique in _cliques(group):
+    for clique in cliques_of(group):
         model.add_no_overlap([intervals[i.name] for i in clique])
     solver = cp_model.CpSolver()
     solver.parameters.num_workers = 1
@@ -395,75 +392,3 @@ def _ask(group: Sequence[Item], end: int) -> tuple[Offsets | None, bool]:
     if status not in (cp_model.OPTIMAL, cp_model.FEASIBLE):
         return None, status == cp_model.INFEASIBLE
     return {i.name: solver.value(places[i.name]) * i.align for i in group}, False
-
-
-def conflict(items: Sequence[Item], capacity: int) -> tuple[Item, ...]:
-    """The fewest items that can't be packed in the capacity, the largest of these; () if all can be.
-
-    Without any one of them the rest fits. That no other set has fewer is certain where the sizes of a
-    moment decide, or alignment among few items; not where only the lifetimes of many do.
-    """
-    items = sorted(items, key=lambda i: i.name)
-    if pack(items, capacity).end <= capacity:
-        return ()
-    core = _peel(items, capacity)[0]  # what fits whatever the others do is in no smallest set
-    groups, cliques = _groups(core), _cliques(core)
-    best = min((s for c in cliques if (s := _by_sum(c, capacity))), key=_rank, default=())
-    left = MOST_WORK
-    for count in range(1, len(best) or len(core)):
-        pools = groups if math.comb(len(core), count) <= MOST_SETS else cliques
-        sets = (_tight(p, count, capacity) for p in pools if math.comb(len(p), count) <= MOST_SETS)
-        some = list(itertools.islice(itertools.chain.from_iterable(sets), left // count**2))
-        left -= len(some) * count**2
-        failing = (s for s in some if not _fits(s, capacity, exact=count <= FEW))
-        if found := min(failing, key=_rank, default=()):
-            best = found
-            break
-    return _thinned(best or items, capacity)
-
-
-def _rank(chosen: Sequence[Item]) -> tuple[int, int, list[str]]:
-    return len(chosen), -sum(i.size for i in chosen), sorted(i.name for i in chosen)
-
-
-def _by_sum(clique: Sequence[Item], capacity: int) -> tuple[Item, ...]:
-    """The largest items of a moment, as many as are too large together; () if all fit by size."""
-    order = sorted(clique, key=lambda i: (-i.size, i.name))
-    count = bisect_right(list(itertools.accumulate(i.size for i in order)), capacity)
-    return tuple(order[: count + 1]) if count < len(order) else ()
-
-
-def _tight(pool: Sequence[Item], count: int, capacity: int) -> Iterator[tuple[Item, ...]]:
-    """The sets of `count` items that may not fit. Others surely do: one after the other, widest
-    alignment first, each with its size rounded up to its alignment; a fixed one costs, besides, the
-    rest of the gap below it and the rounding above it."""
-    free = [i for i in pool if i.fixed is None]
-    lost = max((i.size for i in free), default=1) + max((i.align for i in free), default=1) - 2
-    weight = {}
-    for item in pool:
-        weight[item.name] = _up(item.size, item.align)
-        if item.fixed is not None:
-            inside = item.fixed + item.size <= capacity
-            weight[item.name] = item.size + lost if inside else capacity + 1
-    for chosen in itertools.combinations(pool, count):
-        if sum(weight[i.name] for i in chosen) > capacity:
-            yield chosen
-
-
-def _fits(items: Sequence[Item], capacity: int, exact: bool = True) -> bool:
-    """Whether they can be packed; if it need not be exact, yes unless the bound says no."""
-    if _bound(items) > capacity:
-        return False
-    if not exact or _end(items, _best_order(items)) <= capacity:
-        return True
-    return pack(items, capacity).end <= capacity
-
-
-def _thinned(items: Sequence[Item], capacity: int) -> tuple[Item, ...]:
-    """What is left when each item goes, smallest first, without which the rest still fails."""
-    kept = sorted(items, key=lambda i: i.name)
-    for item in sorted(items, key=lambda i: (i.size, i.name)):
-        rest = [i for i in kept if i is not item]
-        if not _fits(rest, capacity):
-            kept = rest
-    return tuple(kept)

@@ -24,10 +24,10 @@ from pipelink.model import (
     RoleSteps,
 )
 from pipelink.place.assign import Assignment, assign
+from pipelink.place.lower import call, in_place, role_steps, variable
 from pipelink.place.program import async_readers
 from pipelink.place.routes import Buffer, Route
 from pipelink.place.shared import phases_of
-from pipelink.place.lower import call, in_place, role_steps, variable
 from pipelink.transfer.records import Shuffle
 from pipelink.view import End, View
 

@@ -20,7 +20,6 @@ buffer share it: a broadcast is a buffer with several consumers.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 

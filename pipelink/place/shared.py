@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 from pipelink.abi import Claim
 from pipelink.diagnostics import Diagnostic, Place, Where
 from pipelink.model import Instance, MbarrierPlan, Region
+from pipelink.place.conflict import conflict
 from pipelink.place.moments import Moments
-from pipelink.place.pack import Item, Packing, conflict, pack
+from pipelink.place.pack import Item, Packing, pack
 from pipelink.place.program import RoleActs
 from pipelink.place.routes import Buffer, Route
 from pipelink.view import End, View
