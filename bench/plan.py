@@ -67,7 +67,12 @@ def write(folder: Path) -> None:
         names = [[f"c{phase}{role}{step}" for step in range(STEPS)] for role in range(ROLES)]
         kinds = (draw.randrange(2), draw.randrange(2))
         ports = {names[0][1]: ("out", kinds[0]), names[1][0]: ("in", kinds[1])}
-        channels += ["[[channels]]", f'from = "{names[0][1]}.p"', f'to = "{names[1][0]}.p"', "stages = 2"]
+        channels += [
+            "[[channels]]",
+            f'from = "{names[0][1]}.p"',
+            f'to = "{names[1][0]}.p"',
+            "stages = 2",
+        ]
         for name in (n for own in names for n in own):
             written(f"{name}.contract.toml", contract(name, draw, ports.get(name)))
             manifest.append(f'instances.{name}.object = "{name}.o"')
@@ -82,7 +87,15 @@ def main(output: Path) -> None:
 
     with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):
         write(Path())
-        command = [sys.executable, "-m", "pipelink", "plan", "large.kernel.toml", "-o", "large.json"]
+        command = [
+            sys.executable,
+            "-m",
+            "pipelink",
+            "plan",
+            "large.kernel.toml",
+            "-o",
+            "large.json",
+        ]
         times = []
         for _ in range(ROUNDS):
             started = time.perf_counter()

@@ -102,6 +102,43 @@ def campaigns(fuzz: dict[str, Any], mutations: dict[str, Any]) -> str:
     )
 
 
+def transfers(of: Mapping[str, dict[str, Any]]) -> str:
+    """The matrix of transfers, the sanitizers, and speed beside hand-written code."""
+    cases, found, speed = of["transfers"], of["sanitizer"]["found"], of["bandwidth"]
+    right = sum(c["outcome"] == "right" for c in cases["cases"])
+    seen = sum(outcome != "right" for outcome in cases["planted"].values())
+    clean = [
+        name
+        for name, said in found.items()
+        if any("0 errors" in row for row in said["summary"]) and not said["kernels"]
+    ]
+    races = ", ".join(n.removeprefix("racecheck ") for n in clean if n.startswith("racecheck"))
+    least = min(speed["rows"], key=lambda r: r["ratio"])
+    return (
+        f"Generated transfers: {right} of {len(cases['cases'])} kernels (kinds, layouts, element types, roles) "
+        f"are right bit by bit, outputs poisoned; {seen} of {len(cases['planted'])} planted faults are seen. "
+        f"compute-sanitizer: {' and '.join(n for n in clean if ' ' not in n)} clean on all; racecheck clean on "
+        f"{races}. (It follows no thread that arrives for its warp: it names "
+        f"{sum(len(s['kernels']) for n, s in found.items() if n not in clean)} such kernels, and none when each "
+        f"thread of the same glue arrives for itself, `everyone`.) {where(cases)}"
+        f"\n\nBeside hand-written CUDA, {len(speed['rows'])} rows (kinds with 1 and 4 blocks an SM): none slower "
+        f"than {least['ratio']:.3f} of its speed (`{least['kind']}`); up to "
+        f"{max(r['share_of_limit'] for r in speed['rows']):.0%} of the 128 bytes a clock of shared memory. "
+        f"{where(speed)}"
+    )
+
+
+def placement(place: dict[str, Any], plan: dict[str, Any]) -> str:
+    packed, single = place["packed"], place["single_orders"][place["best_single_order"]]
+    return (
+        f"Shared memory of {place['programs']:,} random programs: {packed['optimal']} proven optimal, all within "
+        f"{packed['worst_percent']:.2f} % of a proven bound; the best single order of first-fit: "
+        f"{single['optimal']} optimal, {single['within_2_percent']} within 2 %, {single['worst_percent']:.0f} % at "
+        f"worst; `{place['command']}`. A plan of {plan['components']} components and {plan['claims']} claims: "
+        f"{plan['median_s']:.2f} s, start-up included, on {plan['machine']}; `{plan['command']}`."
+    )
+
+
 def figures(of: Mapping[str, dict[str, Any]]) -> str:
     """The block, markers and all; `of` are the result files."""
     ffn = of["ffn"]
@@ -111,6 +148,8 @@ def figures(of: Mapping[str, dict[str, Any]]) -> str:
         loader_text(of["loader"]),
         two_devices(of["loader_two_devices"]),
         checked(of["gpu_check"]),
+        transfers(of),
+        placement(of["place"], of["plan"]),
         link_times(of["link"]),
         checks(of["check"]),
         campaigns(of["fuzz"], of["mutations"]),

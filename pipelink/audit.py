@@ -118,7 +118,8 @@ def _barrier_count(plan: Plan, facts: Audited) -> Iterator[str]:
 
 def _code(plan: Plan, uses: machine.Uses) -> Iterator[str]:
     """What the code does with barriers and registers, and the plan does not say."""
-    planned = tuple(sorted(r.registers for p in plan.phases for r in p.roles if r.registers))
+    moves = [move for p in plan.phases for r in p.roles for move in r.moves]
+    planned = tuple(sorted(move.registers for move in moves))
     if uses.registers != planned:
         yield f"it sets registers {_listing(uses.registers)}, the roles have {_listing(planned)}"
     planned_barriers = {(b.id + n, b.threads) for b in plan.barriers for n in range(b.count)}

@@ -301,9 +301,18 @@ class RolePlan(Record, frozen=True):
     reason: str
 
 
+class RegisterMove(Record, frozen=True):
+    """Warps that setmaxnreg brings from one number of registers a thread to another."""
+
+    first_warp: int
+    warps: int
+    held: int
+    registers: int
+
+
 class RoleSteps(Record, frozen=True):
-    """What a role does in a phase. `registers` is None where setmaxnreg does not run; `states` are
-    the variables of its ends of buffers."""
+    """What a role does in a phase. `registers` is None where setmaxnreg does not run, `moves` are
+    those of its warps; `states` are the variables of its ends of buffers."""
 
     role: str
     registers: int | None
@@ -311,6 +320,7 @@ class RoleSteps(Record, frozen=True):
     variables: tuple[Variable, ...]
     steps: tuple[Step, ...]
     reason: str
+    moves: tuple[RegisterMove, ...] = ()
 
 
 class PhasePlan(Record, frozen=True, omit_defaults=True):

@@ -160,7 +160,7 @@ def _role(plan: Plan, phase: PhasePlan, number: int) -> dict[str, object]:
         "condition": _condition(plan, phase, number),
         "first": first,
         "end": end - 1,
-        "setmaxnreg": _setmaxnreg(plan, phase, steps),
+        "setmaxnreg": _setmaxnreg(steps, role.warps),
         "actions": actions,
         "addresses": kept.addresses,
         "thread": any(isinstance(s, Move | Copy | Rearrange) for s in steps.steps),
@@ -189,17 +189,16 @@ def _condition(plan: Plan, phase: PhasePlan, number: int) -> str:
     return f"(threadIdx.x >= {first} && threadIdx.x < {end})"
 
 
-def _setmaxnreg(plan: Plan, phase: PhasePlan, steps: RoleSteps) -> str:
-    """Registers go up or down from what the role had before."""
-    if not steps.registers:
-        return ""
-    held = plan.launch_registers
-    for earlier in plan.phases[: plan.phases.index(phase)]:
-        held = next(
-            (r.registers for r in earlier.roles if r.role == steps.role and r.registers), held
-        )
-    direction = "inc" if steps.registers > held else "dec"
-    return f"setmaxnreg.{direction}.sync.aligned.u32 {steps.registers};"
+def _setmaxnreg(steps: RoleSteps, warps: int) -> list[tuple[str, str]]:
+    """(condition, instruction): registers go up or down from what the warps had before."""
+    moves = []
+    for move in steps.moves:
+        direction = "inc" if move.registers > move.held else "dec"
+        first, end = 32 * move.first_warp, 32 * (move.first_warp + move.warps)
+        condition = f"if (threadIdx.x >= {first} && threadIdx.x < {end}) "
+        instruction = f"setmaxnreg.{direction}.sync.aligned.u32 {move.registers};"
+        moves.append(("" if move.warps == warps else condition, instruction))
+    return moves
 
 
 def _moved(steps: RoleSteps) -> frozenset[str]:

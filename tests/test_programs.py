@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from contracts import ALL, add, change
+from contracts import ALL, add, change, contract
 from msgspec.structs import replace
 
 from pipelink import driver, verify
@@ -142,6 +142,46 @@ def test_registers_stay_as_the_phase_before_left_them(toy):
         ("second", "math", None, "no setmaxnreg: it has 232 from the phase before"),
     ]
     assert render(plan).count("setmaxnreg") == 2
+
+
+SHARED_WARPS = """
+[[phases]]
+name = "first"
+schedule = "mma.schedule"
+roles = { producer = ["load.run"], math = ["mma.run", "act.run"] }
+
+[[phases]]
+name = "second"
+roles = { everyone = ["all.run"] }
+"""
+
+
+def everyone(toy, registers):
+    """A role of a second phase on all warps of the first one's."""
+    in_phases(toy, SHARED_WARPS)
+    toy.edit("[instances.act]", '[instances.all]\nobject = "everyone.o"\n\n[instances.act]')
+    claims = (Claim("warps", "warps", "12"), Claim("registers", "registers", str(registers)))
+    entries = (Entry("run", "step", ()),)
+    toy.contracts["everyone"] = contract("everyone", "team", claims=claims, entries=entries)
+
+
+def test_warps_that_had_other_registers_go_up_or_down_each(toy):
+    everyone(toy, 168)
+    glue = render(toy.plan())
+    assert [line.strip() for line in glue.splitlines() if "setmaxnreg" in line] == [
+        'asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");',
+        'asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");',
+        'if (threadIdx.x >= 0 && threadIdx.x < 128) asm volatile("setmaxnreg.inc.sync.aligned.u32 168;");',
+        'if (threadIdx.x >= 128 && threadIdx.x < 384) asm volatile("setmaxnreg.dec.sync.aligned.u32 168;");',
+    ]
+
+
+def test_warps_that_have_theirs_do_nothing(toy):
+    everyone(toy, 40)
+    glue = render(toy.plan())
+    assert [line.strip() for line in glue.splitlines() if "setmaxnreg" in line][2:] == [
+        'if (threadIdx.x >= 128 && threadIdx.x < 384) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");',
+    ]
 
 
 def test_a_claim_without_entries_is_kept_for_its_instances_phases(toy):

@@ -118,7 +118,8 @@ class _Role:
             except Refused as error:
                 assert act.route is not None, "what is refused is a channel's transfer"
                 raise impossible(act.route.producer, act.route.consumer, error) from error
-        registers = self.assignment.block.registers.get((self.acts.phase, self.acts.role))
+        moves = self.assignment.block.registers.get((self.acts.phase, self.acts.role), ())
+        registers = moves[0].registers if moves else None
         return RoleSteps(
             self.acts.role,
             registers,
@@ -126,6 +127,7 @@ class _Role:
             tuple(self.variables.values()),
             tuple(self.steps),
             self._why(registers),
+            moves,
         )
 
     def _waits(self) -> tuple[Wait, ...]:

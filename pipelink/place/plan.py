@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from msgspec.structs import replace
+
 from pipelink import abi
 from pipelink.launch import LARGEST_EXTENT
 from pipelink.model import (
@@ -21,7 +23,6 @@ from pipelink.model import (
     Rearrange,
     Region,
     RolePlan,
-    RoleSteps,
 )
 from pipelink.place.assign import Assignment, assign
 from pipelink.place.lower import call, in_place, role_steps, variable
@@ -76,9 +77,7 @@ def _phase(view: View, a: Assignment, phase: PhaseSpec, kept: tuple[str, ...]) -
         if acts.phase == phase.name:
             made = role_steps(view, a, acts)
             own = tuple(s for s in made.states if s not in kept)
-            roles.append(
-                RoleSteps(made.role, made.registers, own, made.variables, made.steps, made.reason)
-            )
+            roles.append(replace(made, states=own))
     schedule = None
     if phase.schedule is not None:
         owner = view.kernel.instance(phase.schedule[0])

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from msgspec.structs import replace
+
 from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where
-from pipelink.model import Instance
+from pipelink.model import Instance, RegisterMove
 from pipelink.place.pack import Item, pack
 from pipelink.place.registers import RoleNeed, excess, largest_fitting, launch_registers, pool
 from pipelink.view import View, who
@@ -31,13 +33,12 @@ class RolePlace:
 
 @dataclass(frozen=True)
 class Block:
-    """The threads of a block, and the registers of each role in each phase, where setmaxnreg sets
-    them: by (phase, role)."""
+    """The threads of a block, and what setmaxnreg does at the start of each phase: by (phase, role)."""
 
     threads: int
     launch_registers: int
     roles: tuple[RolePlace, ...]
-    registers: dict[tuple[str, str], int]
+    registers: dict[tuple[str, str], tuple[RegisterMove, ...]]
 
 
 def place_block(view: View, faults: list[Diagnostic]) -> Block:
@@ -137,7 +138,7 @@ def _registers(
     threads: int,
     launch: int,
     faults: list[Diagnostic],
-) -> dict[tuple[str, str], int]:
+) -> dict[tuple[str, str], tuple[RegisterMove, ...]]:
     """What setmaxnreg sets: nothing, where it can't be used or not every role says its registers."""
     claims = {r.name: register_claim(view, r.name) for r in roles}
     whole = all(r.warps % WARPGROUP == 0 for r in roles)
@@ -157,8 +158,7 @@ def _registers(
             assert claim is not None, "every role claims registers here"
             first = role.first_warp // WARPGROUP
             groups = range(first, first + role.warps // WARPGROUP)
-            if any(held[g] != claim[2] for g in groups):
-                found[phase.name, role.name] = claim[2]
+            found[phase.name, role.name] = _moves(groups, held, claim[2])
             held |= dict.fromkeys(groups, claim[2])
         busy = {g for r in running for g in range(r.first_warp // 4, (r.first_warp + r.warps) // 4)}
         needs = [RoleNeed(r.name, 32 * r.warps, c[2]) for r in running if (c := claims[r.name])]
@@ -167,6 +167,20 @@ def _registers(
             faults.append(_too_many_registers(view, needs, idle))
             break
     return found
+
+
+def _moves(groups: range, held: dict[int, int], registers: int) -> tuple[RegisterMove, ...]:
+    """Warpgroups that have another number, those side by side that have the same at once: up and down
+    are two instructions."""
+    found: list[RegisterMove] = []
+    for group in (g for g in groups if held[g] != registers):
+        last = found[-1] if found else None
+        first = group * WARPGROUP
+        if last and last.held == held[group] and last.first_warp + last.warps == first:
+            found[-1] = replace(last, warps=last.warps + WARPGROUP)
+        else:
+            found.append(RegisterMove(first, WARPGROUP, held[group], registers))
+    return tuple(found)
 
 
 def register_claim(view: View, role: str) -> tuple[Instance, int, int] | None:
