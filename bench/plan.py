@@ -28,8 +28,10 @@ PHASES, ROLES, STEPS = 6, 2, 2
 LAYOUT = "((4,8,4),(2,2,8)):((128,1,16),(64,8,512))"
 PORTS = [
     'element = "bf16", shape = [64, 64], space = "register", layout = "' + LAYOUT + '"',
-    'space = "shared", by = "step", proxy = "generic", parts = [{ name = "t", element = "bf16", '
-    "shape = [64, 64], swizzle = 128 }]",
+    (
+        'space = "shared", by = "step", proxy = "generic", parts = [{ name = "t", element = "bf16", '
+        "shape = [64, 64], swizzle = 128 }]"
+    ),
 ]
 
 

@@ -133,8 +133,8 @@ def placement(place: dict[str, Any], plan: dict[str, Any]) -> str:
     return (
         f"Shared memory of {place['programs']:,} random programs: {packed['optimal']} proven optimal, all within "
         f"{packed['worst_percent']:.2f} % of a proven bound; the best single order of first-fit: "
-        f"{single['optimal']} optimal, {single['within_2_percent']} within 2 %, {single['worst_percent']:.0f} % at "
-        f"worst; `{place['command']}`. A plan of {plan['components']} components and {plan['claims']} claims: "
+        f"{single['optimal']} optimal, {single['within_2_percent']} within 2 %, {single['worst_percent']:.0f} % "
+        f"at worst; `{place['command']}`. A plan of {plan['components']} components and {plan['claims']} claims: "
         f"{plan['median_s']:.2f} s, start-up included, on {plan['machine']}; `{plan['command']}`."
     )
 

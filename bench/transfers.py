@@ -24,6 +24,7 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "bench")]
 
 import transfer_cases as t  # noqa: E402
+import transfer_ends as ends  # noqa: E402
 
 FOLDER = ROOT / "build" / "transfers"
 TILES = 300  # more than two for a block of an H200
@@ -49,12 +50,12 @@ def _linked(case: t.Case) -> str:
     from pipelink import driver, verify
 
     with contextlib.chdir(FOLDER):
-        path = Path(f"{t.kernel_name(case)}.kernel.toml")
-        path.write_text(t.manifest(case))
+        path = Path(f"{ends.kernel_name(case)}.kernel.toml")
+        path.write_text(ends.manifest(case))
         sources = driver.Sources(Path())
         try:
             kernel = driver.read(path, sources)
-            output = Path(f"{t.kernel_name(case)}.cubin")
+            output = Path(f"{ends.kernel_name(case)}.cubin")
             product, _ = driver.build(kernel, sources, output)
             driver.write_product(product, output, {".glue.cu": product.glue.encode()})
             if group(case) == "handed":
@@ -74,16 +75,16 @@ def group(case: t.Case) -> str:
     """How the threads of a case meet: what racecheck can follow of it."""
     if case.roles == 1:
         return "one role"
-    ends = (case.source, *case.sinks)
-    if any(isinstance(e, t.Shared) and e.by == "each_warp" for e in ends):
+    every = (case.source, *case.sinks)
+    if any(isinstance(e, t.Shared) and e.by == "each_warp" for e in every):
         return "a warp arrives by one thread"
-    if any(isinstance(e, t.Shared) and e.by == "each_thread" for e in ends):
+    if any(isinstance(e, t.Shared) and e.by == "each_thread" for e in every):
         return "each thread arrives"
     return "handed"
 
 
 def everyone(case: t.Case) -> Path:
-    return FOLDER / f"{t.kernel_name(case)}.everyone.cubin"
+    return FOLDER / f"{ends.kernel_name(case)}.everyone.cubin"
 
 
 def _everyone(driver, product, sources) -> None:
@@ -167,7 +168,7 @@ def make() -> int:
     cases = t.cases()
     sources: dict[str, str] = {}
     for case in cases:
-        sources |= t.components(case)
+        sources |= ends.components(case)
     started = time.monotonic()
     with ProcessPoolExecutor(2) as pool:
         faults = [f for f in pool.map(_compiled, sources.items(), chunksize=4) if f]
@@ -228,7 +229,7 @@ def chosen() -> list[tuple[t.Case, Path]]:
         if name == "everyone":
             return [(c, everyone(c)) for c in cases if group(c) == "handed"]
         cases = [c for c in cases if group(c) == name]
-    return [(c, FOLDER / f"{t.kernel_name(c)}.cubin") for c in cases]
+    return [(c, FOLDER / f"{ends.kernel_name(c)}.cubin") for c in cases]
 
 
 def _phases_outcome(torch, pipelink) -> str:
@@ -365,7 +366,7 @@ def _lying(torch, wanted, sink, case: t.Case):
     """What a bulk copy writes is the tile's image; all else is row-major."""
     if not isinstance(sink, t.Shared) or sink.proxy != "async":
         return wanted
-    order = torch.tensor(t.image(sink, case), device="cuda")
+    order = torch.tensor(ends.image(sink, case), device="cuda")
     return wanted.reshape(TILES, -1)[:, order].reshape(wanted.shape)
 
 

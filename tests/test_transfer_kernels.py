@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 sys.path.append(str(ROOT / "bench"))
 
 import transfer_cases as cases  # noqa: E402
+import transfer_ends as ends  # noqa: E402
 
 GOLDEN = Path(__file__).parent / "golden" / "kernels"
 KINDS = cases.kinds()
@@ -50,7 +51,7 @@ ELSEWHERE = {
 @contextlib.contextmanager
 def made(case):
     """The folder with a case's objects, each made once for each content; it is the current one."""
-    sources = cases.components(case)
+    sources = ends.components(case)
     header = b"".join(p.read_bytes() for p in sorted(ROOT.glob("pipelink/include/**/*.cuh")))
     key = hashlib.sha256(header).hexdigest()[:12]
     folder = ROOT / "build" / "test-transfers" / case.arch / key
@@ -70,12 +71,12 @@ def made(case):
 def linked(case):
     """The kernel of a case and what it became; its log was clean, or the audit had refused it."""
     path = Path(f"{os.getpid()}.kernel.toml")
-    path.write_text(cases.manifest(case))
+    path.write_text(ends.manifest(case))
     try:
         kernel = driver.read(path, driver.Sources(Path()))
     finally:
         path.unlink()
-    output = Path(f"{cases.kernel_name(case)}.cubin")
+    output = Path(f"{ends.kernel_name(case)}.cubin")
     product, _ = driver.build(kernel, driver.Sources(Path()), output)
     return kernel, product
 

@@ -8,11 +8,6 @@
 namespace pipelink {
 inline namespace format2 {
 
-// The threads of a warp wait for one another.
-__device__ __forceinline__ void warp_sync() {
-    asm volatile("bar.warp.sync 0xffffffff;" ::: "memory");
-}
-
 // True in one thread of a warp, of which all threads ask; always in the same one.
 __device__ __forceinline__ bool elect_one() {
 #if __CUDA_ARCH__ >= 900
@@ -56,7 +51,7 @@ __device__ __forceinline__ void wait(Self self, std::uint64_t slot, std::uint32_
 // A warp has filled or read the current stage: one of its threads arrives for it.
 __device__ __forceinline__ void hand_over(Self self, std::uint64_t slot, std::uint32_t mbarrier,
                                           RingState& state, unsigned stages) {
-    warp_sync();
+    sync_warp();
     if (threadIdx.x % 32 == 0) {
         pipelink_arrive(self, slot, state.stage, stage_barrier(mbarrier, state));
     }
