@@ -40,6 +40,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 3
+    except OSError as error:
+        if error.filename is None:
+            raise
+        path = str(error.filename)
+        message = f"{path} can't be written or read: {(error.strerror or 'error').lower()}"
+        _report(args, (Diagnostic("PL001", message, FilePlace(path)),))
+        return 1
     except Exception:
         traceback.print_exc()
         print("pipelink: this is a fault of PipeLink itself", file=sys.stderr)

@@ -47,6 +47,16 @@ _TAKEN = {
 }
 
 
+# Words of CUDA C++ that are identifiers by their letters; and what every program has.
+_WORDS = """
+main auto bool break case catch char class concept const continue default delete do double else enum
+explicit export extern false float for friend goto if inline int long mutable namespace new noexcept
+nullptr operator private protected public register requires return short signed sizeof static struct
+switch template this throw true try typedef typeid typename union unsigned using virtual void volatile
+while and or not xor
+"""
+
+
 class _Reader:
     """Collects every fault of one manifest."""
 
@@ -156,7 +166,10 @@ def _name(reader: _Reader, table: Table, base: Manifest | None) -> str:
     if base is not None and table.files["kernel"] != reader.path:
         help_ = f"give it a name of its own, '{base.kernel}' is the kernel of {base.path}"
         reader.fault("a manifest that extends another one has no 'kernel'", "kernel", help_)
-    return _identifier(reader, reader.get(table, "kernel", str, "the manifest"), "kernel")
+    name = _identifier(reader, reader.get(table, "kernel", str, "the manifest"), "kernel")
+    if name in _WORDS.split() or name.startswith("pipelink"):
+        reader.fault(f"'{name}' can't be the name of a function of the glue", "kernel", "rename it")
+    return name
 
 
 def _identifier(reader: _Reader, name: str, key: str) -> str:

@@ -190,6 +190,17 @@ class View:
                 return role.name
         return ""
 
+    def phases_of(self, end: End) -> list[str]:
+        """The phases with a step that takes a port, in order; all of its instance's, if none does."""
+        entries = end.instance.contract.entries
+        taking = [e for e in entries if end.port.name in e.arguments] or entries
+        steps = {(end.instance.name, e.name) for e in taking}
+        return [
+            phase.name
+            for phase in self.kernel.manifest.phases
+            if any(step in steps for role in phase.roles for step in role.steps)
+        ]
+
     @cached_property
     def _warps(self) -> dict[str, int]:
         return {}

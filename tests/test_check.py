@@ -286,7 +286,7 @@ def test_a_right_kernel_passes(rule, toy):
             ),
             (
                 f"PL038: side 0 of 'act.out' of {ACT}: the last tile passes its end, as m is known at "
-                "launch only; clip it"
+                "launch only: say .clipped()"
             ),
         ),
         (

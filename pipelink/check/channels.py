@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 
 from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where, nearest
+from pipelink.layout import Layout
 from pipelink.place.routes import rounding
 from pipelink.resolve import shown
 from pipelink.transfer.converting import convert
@@ -218,6 +219,12 @@ def layouts(view: View) -> Iterator[Diagnostic]:
         if threads % layout.thread_count:
             message = f"{of} is for {layout.thread_count} threads, role '{role}' has {threads}"
             yield Diagnostic("PL021", message, end.place, causes)
+        elif len(reached := _reached(layout)) < layout.thread_count * layout.value_count:
+            message = (
+                f"{of} reaches {len(reached)} elements with its "
+                f"{layout.thread_count * layout.value_count} registers"
+            )
+            yield Diagnostic("PL021", message, end.place, causes, help="let each have its own")
         elif end.port.shape:
             sides = view.sides(end.instance, end.port.shape)
             have = threads * layout.value_count
@@ -227,6 +234,10 @@ def layouts(view: View) -> Iterator[Diagnostic]:
                     f"{'x'.join(map(str, sides))} has {math.prod(sides)}"
                 )
                 yield Diagnostic("PL021", message, end.place, causes)
+
+
+def _reached(layout: Layout) -> set[int]:
+    return {thread + value for thread in layout.steps(0) for value in layout.steps(1)}
 
 
 def one_owner(view: View) -> Iterator[Diagnostic]:
@@ -260,7 +271,7 @@ def order(view: View) -> Iterator[Diagnostic]:
         if not left or not right or producer.kind == consumer.kind == "ring":
             continue
         ends = (producer, consumer)
-        phases = [_phases(view, end) for end in ends]
+        phases = [view.phases_of(end) for end in ends]
         # Stages that a component takes itself may be filled in one phase and read in another.
         bound = [p for p, end in zip(phases, ends, strict=True) if end.kind != "ring"]
         if any(len(own) != 1 or own != bound[0] for own in bound):
@@ -271,7 +282,7 @@ def order(view: View) -> Iterator[Diagnostic]:
                 f"{shown_[0]} and in {shown_[1]}",
                 producer.place,
                 (consumer.place,),
-                help="run both in one phase; through global memory, or a ring, from phase to phase",
+                help="run both in one phase; from phase to phase go rings, and what a claim keeps",
             )
             continue
         if left != right:
@@ -292,20 +303,6 @@ def _what(end: End) -> str:
     return {"fragment": "registers", "tile": "a tile"}.get(end.kind, "a stage")
 
 
-def _phases(view: View, end: End) -> list[str]:
-    """The phases with a step that takes a port."""
-    steps = {
-        (end.instance.name, e.name)
-        for e in end.instance.contract.entries
-        if end.port.name in e.arguments
-    }
-    return [
-        phase.name
-        for phase in view.kernel.manifest.phases
-        if any(step in steps for role in phase.roles for step in role.steps)
-    ]
-
-
 def conversions(view: View) -> Iterator[Diagnostic]:
     """Elements of another type: the conversion exists on the target, and one that rounds says how."""
     for producer, consumer, spec in view.connections():
@@ -314,11 +311,12 @@ def conversions(view: View) -> Iterator[Diagnostic]:
         else:
             rows = zip(_elements(producer), _elements(consumer), strict=False)
             pairs = [pair for pair in dict.fromkeys(rows) if pair[0] != pair[1]]
-        rounds = False
+        rounds, wrong = False, False
         for source, target in pairs:
             try:
                 done = convert(source, target, 4, rounding(spec), view.arch)
             except Refused as error:
+                wrong = True
                 yield _no_conversion(producer, consumer, source, target, f": {error}")
                 continue
             rounds |= done.rounds
@@ -326,8 +324,33 @@ def conversions(view: View) -> Iterator[Diagnostic]:
                 why = ", and the channel does not say how to round"
                 help_ = 'say it in [[channels]]: rounding = "nearest", or "toward_zero"'
                 yield _no_conversion(producer, consumer, source, target, why, help_)
-        if spec.rounding and not rounds:
+        # What one of several consumers needs, the channel says for all.
+        alone = sum(a == producer for a, _ in view.channels()) == 1
+        if spec.rounding and not rounds and not wrong and alone:
             yield _no_rounding(view, producer, consumer)
+
+
+def stages(view: View) -> Iterator[Diagnostic]:
+    """Stages of a channel are those of a tile that the glue hands to another role."""
+    for producer, consumer, spec in view.connections():
+        if spec.stages == 1:
+            continue
+        rings = [end for end in (producer, consumer) if end.kind == "ring"]
+        if rings:
+            why = f"'{rings[0].name}' is a ring, whose owners say its stages"
+        elif view.role_of(producer.instance) == view.role_of(consumer.instance):
+            why = "both ends are in one role"
+        else:
+            continue
+        if sum(a == producer for a, _ in view.channels()) > 1:
+            continue  # one of several consumers may need them
+        yield Diagnostic(
+            "PL053",
+            f"the channel from '{producer.name}' to '{consumer.name}' says {spec.stages} stages, and {why}",
+            FilePlace(view.kernel.manifest.path, "stages"),
+            (producer.place, consumer.place),
+            help="leave them out",
+        )
 
 
 def _elements(end: End) -> tuple[str, ...]:

@@ -23,9 +23,19 @@ def covered(view: View) -> Iterator[Diagnostic]:
             yield from _whole(view, end, side, size, cover)
             for schedule in _schedules(view, end):
                 yield from _tiled(view, end, side, size, cover, schedule)
+            yield from _without_schedule(view, end, side, cover)
         if end.port.covers and end.port.direction == "out":
             for schedule in _schedules(view, end):
                 yield from _once(view, end, schedule)
+
+
+def _without_schedule(view: View, end: End, side: int, cover: Cover) -> Iterator[Diagnostic]:
+    """Where a phase has no schedule each block runs its steps once, and its tile is 0, 0."""
+    if cover.along == "whole" or _schedules(view, end):
+        return
+    phase = (view.phases_of(end) or ["?"])[0]
+    what = f"it goes by the {cover.along}s of tiles, and phase '{phase}' has no schedule"
+    yield _fault(view, end, side, what, ())
 
 
 Schedule = tuple[str, str]
@@ -33,12 +43,8 @@ Schedule = tuple[str, str]
 
 def _schedules(view: View, end: End) -> list[Schedule]:
     """The schedules of the phases in which the port's instance runs."""
-    return [
-        phase.schedule
-        for phase in view.kernel.manifest.phases
-        if phase.schedule
-        and any(name == end.instance.name for role in phase.roles for name, _ in role.steps)
-    ]
+    taking = view.phases_of(end)
+    return [p.schedule for p in view.kernel.manifest.phases if p.schedule and p.name in taking]
 
 
 def _once(view: View, end: End, schedule: Schedule) -> Iterator[Diagnostic]:
@@ -140,7 +146,9 @@ def _problem(view: View, end: End, size: str, cover: Cover, owner: Instance, til
         if step < stride or (step > stride and end.port.direction == "out"):
             return f"a tile reaches {step} elements, and the {cover.along}s of tiles are {stride} apart"
         if step > 1 and not _clips(end, cover):
-            return f"the last tile passes its end, as {size} is known at launch only; clip it"
+            return (
+                f"the last tile passes its end, as {size} is known at launch only: say .clipped()"
+            )
         return ""
     have, tiles = view.value(end.instance, size), -(-view.value(owner, tiling.of) // stride)
     reach = f"{tiles} {cover.along}s of tiles, {step} elements each, reach {tiles * step} of {have}"

@@ -106,6 +106,50 @@ def writers(view: View) -> Iterator[Diagnostic]:
                 )
 
 
+BLOCKS = "a phase begins when the block's own threads have ended the one before: others may still be in it"
+
+
+def phases(view: View) -> Iterator[Diagnostic]:
+    """A tensor is not written in one phase and read in another: a block ends a phase when its own
+    threads have, whatever the others do."""
+    for name, ports in view.kernel.manifest.parameters.items():
+        ends = [e for e in map(view.end, ports) if e is not None]
+        for out in (e for e in ends if e.out):
+            for end in (e for e in ends if not e.out):
+                if view.phases_of(out) == view.phases_of(end):
+                    continue
+                yield Diagnostic(
+                    "PL028",
+                    f"parameter '{name}' is written by '{out.name}' of {who(out.instance)} and read by "
+                    f"'{end.name}' of {who(end.instance)} in another phase",
+                    end.place,
+                    (out.place,),
+                    notes=(BLOCKS,),
+                    help="make them two kernels, or hand it on in shared memory",
+                )
+
+
+def bulk(view: View) -> Iterator[Diagnostic]:
+    """Bulk copies and the async proxy, on a target that has them."""
+    if view.arch.bulk_tensor_copy:
+        return
+    for end in view.ports("global", "shared"):
+        what = "is read by bulk copies" if end.port.box else "is filled by bulk copies"
+        if end.port.space == "shared" and end.port.by != "copies":
+            what = "goes through the async proxy"
+            if end.port.proxy != "async":
+                continue
+        elif end.port.space == "global" and not end.port.box:
+            continue
+        yield Diagnostic(
+            "PL027",
+            f"port '{end.name}' of {who(end.instance)} {what}, which {view.arch.name} does not have",
+            end.place,
+            (FilePlace(view.kernel.manifest.path, "target"),),
+            help="give it ordinary loads and stores, or link for a target from sm_90a on",
+        )
+
+
 def _reach(view: View, end: End) -> list[tuple[str, int | str]]:
     covers = end.port.covers
     steps = view.shape(end.instance, tuple(c.step for c in covers))

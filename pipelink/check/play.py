@@ -145,11 +145,11 @@ def _troubles(kernel: _Kernel) -> Iterator[tuple[str, Trouble]]:
         yield "combinations", Trouble("unplayed", message)
 
 
-def _done(ops: Iterable[Op], values: Values) -> Counter[Act]:
+def acts_of(ops: Iterable[Op], values: Values) -> Counter[Act]:
     """How often each act is done in all."""
     done: Counter[Act] = Counter()
     for op in ops:
-        for act, times in ((op.act, 1), *_done(op.body, values).items()):
+        for act, times in ((op.act, 1), *acts_of(op.body, values).items()):
             done[act] += times * op.times(values)
     return done
 
@@ -198,7 +198,7 @@ class _Kernel:
         return [dict(zip(numbers, row, strict=True)) for row in rows], total
 
     def imbalances(self, values: Values) -> Iterator[tuple[str, Trouble]]:
-        done = _done((op for role in self.roles for op in role.ops), values)
+        done = acts_of((op for role in self.roles for op in role.ops), values)
         for ring, end in self.ends:
             _, filled, waited, released = (done[act] for act in ring.acts(end))
             if filled == waited <= released:

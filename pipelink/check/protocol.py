@@ -58,23 +58,29 @@ def _played(operations: tuple[Operation, ...]) -> Iterator[str]:
 
 
 def plays(view: View) -> Iterator[Diagnostic]:
-    """Every end of a ring is played by a step; one that is not blocks the other for ever."""
-    named = {
-        f"{name}.{port}"
-        for role in view.kernel.manifest.roles
-        for name, step in role.steps
-        if (found := view.entry(view.kernel.instance(name), step))
-        for port in _played(found[1].plays)
-    }
+    """Every step that takes a ring plays it; an end that nobody plays blocks the other for ever."""
+    steps = list(dict.fromkeys(s for role in view.kernel.manifest.roles for s in role.steps))
     for end in (end for ring in _rings(view) for end in ring.ends):
-        if end.kind == "ring" and end.name not in named:
-            yield Diagnostic(
-                "PL039",
-                f"no step plays ring '{end.name}' of {who(end.instance)}",
-                end.place,
-                help="declare what its entry does: .plays(pl::repeat(steps, "
-                f"pl::{'fill' if end.port.direction == 'out' else 'drain'}({end.port.name})))",
-            )
+        if end.kind != "ring":
+            continue
+        taking = [
+            found[1]
+            for name, step in steps
+            if name == end.instance.name
+            and (found := view.entry(end.instance, step))
+            and end.port.name in found[1].arguments
+        ]
+        silent = [e.name for e in taking if end.port.name not in _played(e.plays)]
+        if taking and not silent:
+            continue
+        by = f"step '{silent[0]}' takes" if taking[1:] else "no step plays"
+        yield Diagnostic(
+            "PL039",
+            f"{by} ring '{end.name}' of {who(end.instance)}{' and plays nothing of it' * bool(taking[1:])}",
+            end.place,
+            help="declare what its entry does: .plays(pl::repeat(steps, "
+            f"pl::{'fill' if end.out else 'drain'}({end.port.name})))",
+        )
 
 
 def pipelines(view: View) -> Iterator[Diagnostic]:
@@ -96,25 +102,38 @@ def _troubles(view: View) -> Iterator[play.Trouble]:
         return
     rings = _rings(view)
     for ring in rings:
-        if len({phase for end in ring.ends for phase in _phases(view, end)}) > 1:
-            message = f"the phases that '{ring.name}' spans were not played together"
+        if len({phase for end in ring.ends for phase in view.phases_of(end)}) > 1:
+            yield from _uneven(view, ring)
+            message = f"the phases that '{ring.name}' spans were not played together: a deadlock would pass"
             yield play.Trouble("unplayed", message)
     for phase in view.kernel.manifest.phases:
         steps = {name for role in phase.roles for name, _ in role.steps}
         here = [r for r in rings if any(e.instance.name in steps for e in r.ends)]
-        whole = [r for r in here if all(_phases(view, e) == [phase.name] for e in r.ends)]
+        whole = [r for r in here if all(view.phases_of(e) == [phase.name] for e in r.ends)]
         roles = [play.Role(r.name, tuple(_role(view, r.steps, whole))) for r in phase.roles]
         yield from play.play(
             [play.Ring(r.name, r.stages, tuple(e.name for e in r.consumers)) for r in whole], roles
         )
 
 
-def _phases(view: View, end: End) -> list[str]:
-    return [
-        phase.name
-        for phase in view.kernel.manifest.phases
-        if any(name == end.instance.name for role in phase.roles for name, _ in role.steps)
-    ]
+def _uneven(view: View, ring: _Ring) -> Iterator[play.Trouble]:
+    """A ring from phase to phase: with every decision taken, what a tile of a phase fills is what it
+    reads. The rest, what goes over from one phase to the next, is not played."""
+    for phase in view.kernel.manifest.phases:
+        if phase.schedule is None:
+            continue
+        roles = [play.Role(r.name, tuple(_role(view, r.steps, [ring]))) for r in phase.roles]
+        done = play.acts_of((op for role in roles for op in role.ops), {})
+        filled = done["commit", ring.name, ""]
+        for consumer in ring.consumers:
+            read = done["release", ring.name, consumer.name]
+            if filled != read:
+                places = tuple(op.place for role in roles for op in role.ops)
+                message = (
+                    f"in phase '{phase.name}' at most {filled} stages of '{ring.name}' are filled a tile, and "
+                    f"'{consumer.name}' releases {read}"
+                )
+                yield play.Trouble("unbalanced", message, places=places)
 
 
 def _role(view: View, steps: tuple[tuple[str, str], ...], rings: list[_Ring]) -> Iterator[play.Op]:

@@ -168,14 +168,14 @@ ALONE = ("copies", "one_thread")
 
 
 def one_thread(view: View) -> Iterator[Diagnostic]:
-    """A step that one thread runs has no registers and tiles of the role, and arrives for itself."""
+    """A step that one thread runs has no registers of the role, and arrives for itself."""
     for instance in view.kernel.instances:
         for index, entry in enumerate(instance.contract.entries):
             if entry.threads != "one":
                 continue
             ends = [view.end(f"{instance.name}.{name}") for name in entry.arguments]
             for end in filter(None, ends):
-                if end.kind == "fragment" or end.kind == "tile":
+                if end.kind == "fragment":
                     what = f"takes '{end.port.name}', which all threads of the role have"
                 elif end.kind == "ring" and end.port.by not in ALONE:
                     what = f"arrives at '{end.port.name}' by {end.port.by.replace('_', ' ')}"

@@ -28,7 +28,6 @@ from pipelink.place.assign import Assignment, assign
 from pipelink.place.lower import call, in_place, role_steps, variable
 from pipelink.place.program import async_readers
 from pipelink.place.routes import Buffer, Route
-from pipelink.place.shared import phases_of
 from pipelink.transfer.records import Shuffle
 from pipelink.view import End, View
 
@@ -106,7 +105,7 @@ def _fenced(view: View, a: Assignment, phase: PhaseSpec) -> bool:
 def _kept_states(view: View, a: Assignment) -> tuple[str, ...]:
     """The stage of a ring end that stands in several phases is kept between them."""
     ends = {e.name: e for r in a.routes for e in (r.producer, r.consumer) if e.kind == "ring"}
-    return tuple(variable(end) for end in ends.values() if len(phases_of(view, end.instance)) > 1)
+    return tuple(variable(end) for end in ends.values() if len(view.phases_of(end)) > 1)
 
 
 def _instance(view: View, a: Assignment, instance: Instance) -> InstancePlan:
@@ -197,10 +196,10 @@ def _channel(route: Route, phases: tuple[PhasePlan, ...]) -> ChannelPlan:
     if buffer is not None and producer.kind == consumer.kind == "ring":
         detail = f"{buffer.stages} stages of {buffer.stage_bytes} bytes, {_filling(buffer)}"
         return ChannelPlan(producer.name, consumer.name, "ring", detail)
-    if producer.port.element != consumer.port.element and producer.port.element:
-        target = consumer.port.element or route.buffers[-1].parts[0].tile.element
-        if target != producer.port.element:
-            said.append(f"{producer.port.element} to {target}")
+    elements = [end.port.element or end.port.parts[0].element for end in (producer, consumer)]
+    if elements[0] != elements[1]:
+        how = f", rounded {route.spec.rounding.replace('_', ' ')}" if route.spec.rounding else ""
+        said.append(f"{elements[0]} to {elements[1]}{how}")
     if buffer is not None:
         stages = f"{buffer.stages} stages of " if buffer.handed else ""
         said.append(f"{stages}{buffer.stage_bytes} bytes")

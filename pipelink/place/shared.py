@@ -130,7 +130,7 @@ def _wanted(
 ) -> Iterator[Wanted]:
     buffers = {b.name: b for r in routes for b in r.buffers}
     for buffer in buffers.values():
-        yield from _buffer_regions(view, buffer, _buffer_life(buffer, program, moments))
+        yield from _buffer_regions(view, buffer, _buffer_life(view, buffer, program, moments))
     yield from _claimed(view, moments, program)
     everywhere = moments.phase(*(p.name for p in view.kernel.manifest.phases))
     yield from _mbarriers(view, buffers, everywhere)
@@ -145,10 +145,13 @@ def _touches(buffer: Buffer, roles: RoleActs) -> list[int]:
     return [n for n, a in enumerate(roles.acts) if buffer.name in a.reads | a.writes]
 
 
-def _buffer_life(buffer: Buffer, program: tuple[RoleActs, ...], moments: Moments) -> int:
+def _buffer_life(
+    view: View, buffer: Buffer, program: tuple[RoleActs, ...], moments: Moments
+) -> int:
+    """What is handed over lives from the first phase with a step that takes an end to the last."""
     if buffer.handed:
-        ends = {e.instance.name for e in (buffer.producer, *buffer.consumers)}
-        return moments.between(r.phase for r in program if any(a.step[0] in ends for a in r.acts))
+        ends = (buffer.producer, *buffer.consumers)
+        return moments.between(name for end in ends for name in view.phases_of(end))
     live = 0
     for roles in program:
         touched = _touches(buffer, roles)
