@@ -6,11 +6,11 @@ import shutil
 from pathlib import Path
 
 import pytest
-from contracts import ALL, add, change, contract
+from contracts import ALL, add, change, contract, play, repeat
 from msgspec.structs import replace
 
 from pipelink import driver, verify
-from pipelink.abi import Claim, Entry
+from pipelink.abi import Claim, Entry, Port
 from pipelink.cli import main
 from pipelink.render import render
 
@@ -312,3 +312,132 @@ def test_a_barrier_of_a_later_phase_has_the_id_of_an_earlier_one(toy):
     ids = {b.name: b.id for b in toy.plan().barriers}
     assert sorted(ids[f"b{n:02}"] for n in range(15)) == list(range(1, 16))
     assert ids["store"] == 1
+
+
+# --- What passes from phase to phase, and what can't
+
+
+AHEAD = """
+[[phases]]
+name = "first"
+roles = { producer = ["load.ahead"] }
+
+[[phases]]
+name = "second"
+schedule = "mma.schedule"
+roles = { producer = ["load.run"], math = ["mma.run", "act.run"] }
+"""
+
+
+def ahead(toy, *plays, arguments=("out",)):
+    """The loader fills stages in a phase before that of the tiles."""
+    toy.text = ""
+    toy.__init__()
+    in_phases(toy, AHEAD)
+    toy.contracts["loader"] = add(
+        ALL["loader"], "entries", Entry("ahead", "step", arguments, plays)
+    )
+
+
+def test_a_step_that_takes_a_ring_plays_it(toy):
+    ahead(toy)
+    assert toy.messages() == [
+        "PL039: step 'ahead' takes ring 'load.out' of loader of data (instance 'load') and plays nothing of "
+        "it"
+    ]
+
+
+def test_a_tile_of_a_later_phase_fills_what_it_reads(toy):
+    ahead(toy, play("acquire", "out"), play("commit", "out"))
+    run = next(e for e in toy.contracts["loader"].entries if e.name == "run")
+    entries = tuple(
+        replace(e, plays=(repeat("k_steps - 1", *run.plays[0].body),)) if e is run else e
+        for e in toy.contracts["loader"].entries
+    )
+    toy.contracts["loader"] = replace(toy.contracts["loader"], entries=entries)
+    assert toy.messages() == [
+        "PL039: in phase 'second' at most 63 stages of 'load.out' are filled a tile, and 'mma.in' releases 64"
+    ]
+
+
+def test_a_ring_is_there_from_the_first_phase_that_takes_it(toy):
+    ahead(toy, play("acquire", "out"), play("commit", "out"))
+    rows = {r.name: r.phases for r in toy.plan().regions}
+    assert rows["load.out.x"] == ("first", "second")
+    ahead(toy, arguments=())
+    rows = {r.name: r.phases for r in toy.plan().regions}
+    assert rows["load.out.x"] == ("second",)
+
+
+def test_a_tensor_is_not_handed_from_phase_to_phase(toy):
+    in_phases(toy)
+    port = Port("again", "global", "in", "bf16", ("m", "hidden"))
+    toy.contracts["epilogue"] = add(toy.contracts["epilogue"], "ports", port)
+    entries = tuple(
+        replace(e, arguments=("again",)) if e.name == "flush" else e
+        for e in toy.contracts["epilogue"].entries
+    )
+    toy.contracts["epilogue"] = replace(toy.contracts["epilogue"], entries=entries)
+    toy.edit('out = "act.out"', 'out = ["act.out", "act.again"]')
+    act = "epilogue of activation (instance 'act')"
+    assert (
+        f"PL028: parameter 'out' is written by 'act.out' of {act} and read by 'act.again' of {act} in "
+        "another phase"
+    ) in toy.messages()
+
+
+def test_a_phase_without_a_schedule_has_no_rows_of_tiles(toy):
+    toy.edit('schedule = "mma.schedule"\n', "")
+    before, _, rest = toy.text.partition("[[roles]]")
+    roles = 'roles = { producer = ["load.run"], math = ["mma.run", "act.run"] }'
+    phase = f'[[phases]]\nname = "only"\n{roles}\n\n[[channels]]'
+    toy.text = before + phase + rest.partition("[[channels]]")[2]
+    assert (
+        "PL038: side 0 of 'act.out' of epilogue of activation (instance 'act'): it goes by the rows of "
+        "tiles, and phase 'only' has no schedule"
+    ) in toy.messages()
+
+
+def test_bulk_copies_are_refused_where_there_are_none(toy):
+    toy.edit('target = "sm_90a"', 'target = "sm_80"')
+    for name in ("loader", "mainloop", "epilogue"):
+        toy.contracts[name] = replace(ALL[name], target="sm_80")
+    assert [m for m in toy.messages() if m.startswith("PL027")] == [
+        f"PL027: port 'load.{name}' of loader of data (instance 'load') is {how} by bulk copies, which sm_80 "
+        "does not have"
+        for name, how in (("x", "read"), ("w", "read"), ("out", "filled"))
+    ] + [
+        "PL027: port 'mma.in' of mainloop of matrix (instance 'mma') goes through the async proxy, which "
+        "sm_80 does not have"
+    ]
+
+
+def test_stages_that_do_nothing_are_told(toy):
+    toy.edit('to = "mma.in"', 'to = "mma.in"\nstages = 3')
+    assert toy.messages() == [
+        "PL053: the channel from 'load.out' to 'mma.in' says 3 stages, and 'load.out' is a ring, whose "
+        "owners say its stages"
+    ]
+
+
+def test_a_layout_that_reaches_an_element_twice_is_refused(toy):
+    changed = change(ALL["epilogue"], "ports", "acc", layout="(256,tile_n/2):(1,0)")
+    toy.contracts["epilogue"] = changed
+    assert toy.messages() == [
+        "PL021: the layout (256,128):(1,0) of 'act.acc' of epilogue of activation (instance 'act') reaches "
+        "256 elements with its 32768 registers"
+    ]
+
+
+@pytest.mark.parametrize("name", ["main", "float", "pipelink_bind"])
+def test_a_kernel_has_a_name_of_its_own(toy, name):
+    toy.edit('kernel = "toy"', f'kernel = "{name}"')
+    assert toy.messages() == [f"PL005: '{name}' can't be the name of a function of the glue"]
+
+
+def test_an_output_that_can_not_be_written_is_named(toy, call):
+    toy.objects()
+    Path("taken").write_text("")
+    done = call("plan", "toy.kernel.toml", "-o", "taken/toy.plan.json")
+    assert done.code == 1
+    assert done.err.startswith("error[PL001]: taken")
