@@ -234,7 +234,7 @@ def _value(fact: Fact, value: Value) -> Iterator[str]:
 
 
 def _claims(contract: Contract) -> Iterator[Fault]:
-    entries = {e.name for e in contract.entries}
+    entries = {e.name for e in contract.entries if e.kind == "step"}
     for index, claim in enumerate(contract.claims):
         yield from _of("claims", index, _claim(claim, entries))
     for kind in ("warps", "registers", "stack"):
@@ -248,7 +248,7 @@ def _claim(claim: Claim, entries: Collection[str]) -> Iterator[str]:
         yield f"claim '{claim.name}' is aligned to {claim.align}: a power of two up to 1024"
     for name in claim.during:
         if name not in entries:
-            yield f"claim '{claim.name}' lives during '{name[:80]}', which is no entry"
+            yield f"claim '{claim.name}' lives during '{name[:80]}', which is no step"
     if claim.kind == "mbarrier" and not claim.arrivals and claim.by in ("", "step"):
         yield f"claim '{claim.name}' says nothing of who arrives"
 

@@ -39,6 +39,16 @@ class Layout:
         return self.text
 
     @property
+    def compact(self) -> bool:
+        """Whether it maps to each number from 0 to its size once."""
+        reach = 1
+        for stride, size in sorted((stride, size) for mode in self.modes for size, stride in mode):
+            if stride != reach:
+                return False
+            reach *= size
+        return True
+
+    @property
     def thread_count(self) -> int:
         return self.sizes[0]
 

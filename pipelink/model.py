@@ -217,6 +217,7 @@ class Sync(Record, frozen=True, tag_field="do", tag="sync", omit_defaults=True):
     barrier: int
     threads: int
     reason: str
+    fence: bool = False
 
 
 class Hand(Record, frozen=True, tag_field="do", tag="hand", omit_defaults=True):

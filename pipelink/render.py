@@ -51,7 +51,9 @@ def render(plan: Plan) -> str:
     steps = [s for p in plan.phases for r in p.roles for s in r.steps]
     return environment.get_template("glue.cu.j2").render(
         plan=plan,
-        glue=bool(plan.allocated_columns) or any(not isinstance(s, Call) or s.fence or s.one for s in steps),
+        glue=bool(plan.allocated_columns)
+        or any(phase.fence for phase in plan.phases)
+        or any(not isinstance(s, Call) or s.fence or s.one for s in steps),
         columns_word=next((r.offset for r in plan.regions if r.name == COLUMNS_WORD), 0),
         components=[(i.component, f"{i.fingerprint}ull") for i in _once_a_component(plan)],
         mismatch=abi.MISMATCH_PREFIX,

@@ -192,14 +192,22 @@ class View:
 
     def phases_of(self, end: End) -> list[str]:
         """The phases with a step that takes a port, in order; all of its instance's, if none does."""
-        entries = end.instance.contract.entries
-        taking = [e for e in entries if end.port.name in e.arguments] or entries
-        steps = {(end.instance.name, e.name) for e in taking}
-        return [
-            phase.name
-            for phase in self.kernel.manifest.phases
-            if any(step in steps for role in phase.roles for step in role.steps)
-        ]
+        by_instance, by_port = self._taken
+        found = by_port.get((end.instance.name, end.port.name))
+        return found or by_instance.get(end.instance.name, [])
+
+    @cached_property
+    def _taken(self) -> tuple[dict[str, list[str]], dict[tuple[str, str], list[str]]]:
+        """The phases of each instance, and of each port that a step takes."""
+        instances: dict[str, dict[str, None]] = {}
+        ports: dict[tuple[str, str], dict[str, None]] = {}
+        for phase in self.kernel.manifest.phases:
+            for name, step in (s for role in phase.roles for s in role.steps):
+                instances.setdefault(name, {})[phase.name] = None
+                found = self.entry(self.kernel.instance(name), step)
+                for argument in found[1].arguments if found else ():
+                    ports.setdefault((name, argument), {})[phase.name] = None
+        return {k: list(v) for k, v in instances.items()}, {k: list(v) for k, v in ports.items()}
 
     @cached_property
     def _warps(self) -> dict[str, int]:

@@ -45,9 +45,22 @@ def write(program, folder):
         lines += ["[[phases]]", f'name = "{name}"', "[phases.roles]"]
         lines += [f"{role} = {[f'{step}' for step in steps]}" for role, steps in roles.items()]
     for source, target, stages in program.channels:
-        lines += ["[[channels]]", f'from = "{source}"', f'to = "{target}"', f"stages = {stages}"]
+        lines += ["[[channels]]", f'from = "{source}"', f'to = "{target}"']
+        if handed(program, source, target):
+            lines.append(f"stages = {stages}")
     lines += ["[parameters]"]
     (folder / "random.kernel.toml").write_text("\n".join(lines) + "\n")
+
+
+def handed(program, source, target):
+    """Whether the glue hands a tile from role to role."""
+    roles = {}
+    for phase, own in program.phases:
+        for role, steps in own.items():
+            roles |= {step.partition(".")[0]: (phase, role) for step in steps}
+    ends = [text.partition(".") for text in (source, target)]
+    ports = [p for name, _, port in ends for p in program.contracts[name].ports if p.name == port]
+    return roles[ends[0][0]] != roles[ends[1][0]] and not any(p.stages for p in ports)
 
 
 def planned(program, folder):

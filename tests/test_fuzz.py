@@ -69,7 +69,7 @@ def in_time():
         ("no_mode.o", "'fast sqrt=1 fma=1' is no floating-point mode"),
         (
             "notes_over_notes.o",
-            " is no component: .note.pipelink has 1063200 bytes, 1048576 at most",
+            " is no component: .note.pipelink has 1075200 bytes, 1048576 at most",
         ),
         ("owner_of_a_terminal.o", "a text as owner with '\\x1b', which can't be printed"),
         ("owner_of_two_lines.o", "the owner is 'a\\n#error', which is no name"),

@@ -229,7 +229,7 @@ def test_two_blocks_of_an_sm_halve_registers_and_bytes(toy):
             'roles = { producer = ["load.run"], math = ["mma.run"] }',
             (
                 "PL021: 'mma.acc' is handed to 'act.acc' in one phase, and their steps are in 'first' "
-                "and in none"
+                "and in 'second'"
             ),
         ),
     ],
@@ -342,8 +342,10 @@ def ahead(toy, *plays, arguments=("out",)):
 def test_a_step_that_takes_a_ring_plays_it(toy):
     ahead(toy)
     assert toy.messages() == [
-        "PL039: step 'ahead' takes ring 'load.out' of loader of data (instance 'load') and plays nothing of "
-        "it"
+        (
+            "PL039: step 'ahead' takes ring 'load.out' of loader of data (instance 'load') and plays "
+            "nothing of it"
+        )
     ]
 
 
@@ -407,16 +409,20 @@ def test_bulk_copies_are_refused_where_there_are_none(toy):
         "does not have"
         for name, how in (("x", "read"), ("w", "read"), ("out", "filled"))
     ] + [
-        "PL027: port 'mma.in' of mainloop of matrix (instance 'mma') goes through the async proxy, which "
-        "sm_80 does not have"
+        (
+            "PL027: port 'mma.in' of mainloop of matrix (instance 'mma') goes through the async proxy, "
+            "which sm_80 does not have"
+        )
     ]
 
 
 def test_stages_that_do_nothing_are_told(toy):
     toy.edit('to = "mma.in"', 'to = "mma.in"\nstages = 3')
     assert toy.messages() == [
-        "PL053: the channel from 'load.out' to 'mma.in' says 3 stages, and 'load.out' is a ring, whose "
-        "owners say its stages"
+        (
+            "PL053: the channel from 'load.out' to 'mma.in' says 3 stages, and 'load.out' is a ring, whose "
+            "owners say its stages"
+        )
     ]
 
 
@@ -424,8 +430,10 @@ def test_a_layout_that_reaches_an_element_twice_is_refused(toy):
     changed = change(ALL["epilogue"], "ports", "acc", layout="(256,tile_n/2):(1,0)")
     toy.contracts["epilogue"] = changed
     assert toy.messages() == [
-        "PL021: the layout (256,128):(1,0) of 'act.acc' of epilogue of activation (instance 'act') reaches "
-        "256 elements with its 32768 registers"
+        (
+            "PL021: the layout (256,128):(1,0) of 'act.acc' of epilogue of activation (instance 'act') "
+            "does not reach 32768 elements, one with each of its registers"
+        )
     ]
 
 

@@ -121,7 +121,7 @@ def test_the_fingerprint_is_fnv1a():
         ),
         (
             change(EPILOGUE, "claims", "staging", during=("walk",)),
-            "claim 'staging' lives during 'walk', which is no entry",
+            "claim 'staging' lives during 'walk', which is no step",
         ),
         (
             add(LOADER, "facts", Fact("fast", "provides", (1,), type="bool")),

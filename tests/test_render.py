@@ -68,7 +68,7 @@ def test_registers_go_down_for_the_producer_and_up_for_the_consumers(toy):
 def test_no_registers_move_without_claims(toy):
     plan = toy.plan()
     (phase,) = plan.phases
-    roles = tuple(replace(role, registers=None) for role in phase.roles)
+    roles = tuple(replace(role, registers=None, moves=()) for role in phase.roles)
     assert "setmaxnreg" not in render(replace(plan, phases=(replace(phase, roles=roles),)))
 
 

@@ -55,6 +55,8 @@ RULES: tuple[Rule, ...] = (
     channels.order,
     channels.conversions,
     channels.stages,
+    channels.ring_stages,
+    channels.compact,
     parameters.bounds,
     parameters.agree,
     parameters.writers,

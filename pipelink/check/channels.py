@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 
 from pipelink.diagnostics import Diagnostic, FilePlace, Place, Where, nearest
-from pipelink.layout import Layout
 from pipelink.place.routes import rounding
 from pipelink.resolve import shown
 from pipelink.transfer.converting import convert
@@ -219,10 +218,10 @@ def layouts(view: View) -> Iterator[Diagnostic]:
         if threads % layout.thread_count:
             message = f"{of} is for {layout.thread_count} threads, role '{role}' has {threads}"
             yield Diagnostic("PL021", message, end.place, causes)
-        elif len(reached := _reached(layout)) < layout.thread_count * layout.value_count:
+        elif not layout.compact:
             message = (
-                f"{of} reaches {len(reached)} elements with its "
-                f"{layout.thread_count * layout.value_count} registers"
+                f"{of} does not reach {layout.thread_count * layout.value_count} elements, one with each "
+                "of its registers"
             )
             yield Diagnostic("PL021", message, end.place, causes, help="let each have its own")
         elif end.port.shape:
@@ -236,8 +235,22 @@ def layouts(view: View) -> Iterator[Diagnostic]:
                 yield Diagnostic("PL021", message, end.place, causes)
 
 
-def _reached(layout: Layout) -> set[int]:
-    return {thread + value for thread in layout.steps(0) for value in layout.steps(1)}
+def compact(view: View) -> Iterator[Diagnostic]:
+    """A part's layout has the part's sides, and puts its elements side by side: a stage has room for
+    these and no more."""
+    for end in view.ports("shared"):
+        for part in end.port.parts:
+            layout = view.part_layout(end.instance, part)
+            sides = tuple(view.sides(end.instance, part.shape))
+            if layout.sizes != sides or not layout.compact:
+                yield Diagnostic(
+                    "PL021",
+                    f"the layout {layout} of part '{part.name}' of '{end.name}' of {who(end.instance)} does not "
+                    f"put the {math.prod(sides)} elements of {'x'.join(map(str, sides))} side by side",
+                    end.place,
+                    view.causes(end.instance, part.layout, *part.shape),
+                    help="leave no gap: what pads a row is an element of the part",
+                )
 
 
 def one_owner(view: View) -> Iterator[Diagnostic]:
@@ -287,8 +300,8 @@ def order(view: View) -> Iterator[Diagnostic]:
             continue
         if left != right:
             continue
-        names = [i.name for i in view.role_instances(left)]
-        if names.index(producer.instance.name) > names.index(consumer.instance.name):
+        made, read = (_steps_with(view, bound[0][0], left, end) for end in ends)
+        if made and read and made[-1] >= read[0]:
             yield Diagnostic(
                 "PL021",
                 f"'{consumer.name}' reads {_what(producer)} before '{producer.name}' has written "
@@ -297,6 +310,24 @@ def order(view: View) -> Iterator[Diagnostic]:
                 (producer.place,),
                 help=f"put '{producer.instance.name}' before '{consumer.instance.name}' in role '{left}'",
             )
+
+
+def _steps_with(view: View, phase: str, role: str, end: End) -> list[int]:
+    """The steps of a role in a phase that take a port, by number."""
+    (steps,) = (
+        r.steps
+        for p in view.kernel.manifest.phases
+        if p.name == phase
+        for r in p.roles
+        if r.name == role
+    )
+    return [
+        number
+        for number, (name, step) in enumerate(steps)
+        if name == end.instance.name
+        and (found := view.entry(end.instance, step))
+        and end.port.name in found[1].arguments
+    ]
 
 
 def _what(end: End) -> str:
@@ -330,12 +361,33 @@ def conversions(view: View) -> Iterator[Diagnostic]:
             yield _no_rounding(view, producer, consumer)
 
 
+def ring_stages(view: View) -> Iterator[Diagnostic]:
+    """Rings that one tile is handed to have its stages, so all of them as many."""
+    rings: dict[str, End] = {}
+    for producer, consumer in view.channels():
+        if producer.kind != "tile" or consumer.kind != "ring":
+            continue
+        first = rings.setdefault(producer.name, consumer)
+        counts = [view.value(e.instance, e.port.stages) for e in (first, consumer)]
+        if counts[0] != counts[1]:
+            yield Diagnostic(
+                "PL021",
+                f"stage counts differ: {counts[0]} at '{first.name}' of {who(first.instance)}, {counts[1]} at "
+                f"'{consumer.name}' of {who(consumer.instance)}, which both take '{producer.name}'",
+                first.place,
+                (consumer.place, producer.place),
+                help="make one of them declare what the other has",
+            )
+
+
 def stages(view: View) -> Iterator[Diagnostic]:
     """Stages of a channel are those of a tile that the glue hands to another role."""
     for producer, consumer, spec in view.connections():
         if spec.stages == 1:
             continue
         rings = [end for end in (producer, consumer) if end.kind == "ring"]
+        if not rings:
+            rings = [b for a, b in view.channels() if a == producer and b.kind == "ring"]
         if rings:
             why = f"'{rings[0].name}' is a ring, whose owners say its stages"
         elif view.role_of(producer.instance) == view.role_of(consumer.instance):

@@ -11,6 +11,7 @@ from pipelink.view import End, View, who
 
 # Who can fill a stage, and who can free it.
 PRODUCERS = ("copies", "one_thread", "each_warp", "each_thread")
+COPY_ALIGN = 128  # of a tensor copy's address in shared memory
 CONSUMERS = ("one_thread", "each_warp", "each_warpgroup", "each_thread")
 
 
@@ -93,6 +94,15 @@ def _part_filled(view: View, end: End, part: Part) -> Iterator[Diagnostic]:
         places.append(source.place)
         yield from _copy_fits(view, end, part, source, sides)
     wanted = view.part_bytes(instance, part)
+    if view.value(instance, end.port.stages) > 1 and wanted % COPY_ALIGN:
+        yield Diagnostic(
+            "PL036",
+            f"{of} has {wanted} bytes, and a bulk copy begins at a multiple of {COPY_ALIGN}: the second stage "
+            "does not",
+            end.place,
+            view.causes(instance, *part.shape),
+            help="choose a tile of whole 128 bytes, or one stage",
+        )
     if delivered != wanted:
         texts = [text for c in part.copies for text in (c.count, *_box(view, end, c.port))]
         yield Diagnostic(

@@ -163,8 +163,8 @@ def barrier_threads(view: View) -> Iterator[Diagnostic]:
             )
 
 
-# Who arrives at a ring where one thread runs the step.
-ALONE = ("copies", "one_thread")
+# Who arrives at a ring where one thread runs the step: the glue elects it, and the header another.
+ALONE = ("copies",)
 
 
 def one_thread(view: View) -> Iterator[Diagnostic]:
@@ -186,8 +186,31 @@ def one_thread(view: View) -> Iterator[Diagnostic]:
                     f"step '{entry.name}' of {who(instance)} is run by one thread, and {what}",
                     Place(instance.name, "entries", index),
                     (end.place,),
-                    help="let all threads of the role run it, or one_thread arrive",
+                    help="let all threads of the role run it",
                 )
+    yield from _ring_of_some(view)
+
+
+def _ring_of_some(view: View) -> Iterator[Diagnostic]:
+    """A ring's state is each thread's own: steps that one thread runs and steps that all run would not
+    agree on the stage."""
+    for end in view.ports("shared"):
+        taking = [
+            (n, e)
+            for n, e in enumerate(end.instance.contract.entries)
+            if end.port.name in e.arguments and e.kind == "step"
+        ]
+        if end.kind == "ring" and len({e.threads for _, e in taking}) > 1:
+            one = next(e for _, e in taking if e.threads == "one")
+            other = next(e for _, e in taking if e.threads != "one")
+            yield Diagnostic(
+                "PL037",
+                f"step '{one.name}' of {who(end.instance)} is run by one thread and '{other.name}' by all, and "
+                f"both take ring '{end.name}', whose stage each thread keeps for itself",
+                end.place,
+                tuple(Place(end.instance.name, "entries", n) for n, _ in taking),
+                help="let one thread run both, or all threads",
+            )
 
 
 def scopes(view: View) -> Iterator[Diagnostic]:

@@ -30,6 +30,11 @@ class RoleBarrier:
     def name(self) -> str:
         return f"{self.phase}.{self.role}"
 
+    @property
+    def key(self) -> str:
+        """A name that no claim has."""
+        return f"glue {self.name}"
+
 
 @dataclass(frozen=True)
 class _Claimed:
@@ -58,7 +63,7 @@ def place_barriers(
     manifest = view.kernel.manifest
     always = _bits(manifest, [p.name for p in manifest.phases])
     items = [Item("", 1, 1, always, 0), *(c.item for c in claimed)]
-    items += [Item(b.name, 1, 1, _bits(manifest, [b.phase])) for b in own]
+    items += [Item(b.key, 1, 1, _bits(manifest, [b.phase])) for b in own]
     items, crowded = _fewest(items, last + 1)
     packing = pack(items, last + 1)
     if crowded or packing.end > last + 1:
@@ -67,7 +72,7 @@ def place_barriers(
     ids = packing.offsets
     return (
         *(_plan(view, c, ids[c.item.name]) for c in claimed),
-        *(BarrierPlan(ids[b.name], 1, "", b.name, b.threads, b.reason) for b in own),
+        *(BarrierPlan(ids[b.key], 1, "", b.name, b.threads, b.reason) for b in own),
     )
 
 
@@ -149,7 +154,7 @@ def _too_many(
     most = view.arch.named_barriers
     names = {i.name for i in conflict(items, most)}
     clash = [c for c in claimed if c.item.name in names]
-    glue = [b for b in own if b.name in names]
+    glue = [b for b in own if b.key in names]
     count = sum(c.item.size for c in clash) + len(glue)
     fixed = [c for c in clash if c.claim.fixed is not None]
     notes = [f"{c.item.name}: {c.item.size} for {_threads(view, c)} threads" for c in clash]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -149,13 +150,14 @@ class _Role:
 
     def sync(self, wait: Wait) -> Sync:
         why = wait.reason
+        fence = wait.fence and self.view.arch.bulk_tensor_copy
         if wait.warp or self.threads == 32:
-            return Sync("warp", 0, 32, why)
+            return Sync("warp", 0, 32, why, fence)
         if self.threads == self.assignment.block.threads:
-            return Sync("block", 0, self.threads, why)
+            return Sync("block", 0, self.threads, why, fence)
         name = f"{self.acts.phase}.{self.acts.role}"
         barrier = next(b for b in self.assignment.barriers if not b.instance and b.name == name)
-        return Sync("role", barrier.id, self.threads, why)
+        return Sync("role", barrier.id, self.threads, why, fence)
 
     def do_call(self, act: Act) -> None:
         instance = self.view.kernel.instance(act.step[0])
@@ -230,7 +232,7 @@ class _Role:
         name = variable(end)
         if end.port.element == element:
             return name
-        other = f"{name}__{element}"
+        other = f"{name}__{element}{'__toward_zero' * (rounding(route.spec) == 'toward_zero')}"
         what = replace(fragment_of(self.view, end), element=element)
         if other not in self.converted:
             self.converted.add(other)
@@ -328,8 +330,8 @@ class _Role:
         how = rounding(route.spec)
         conversion = convert(source.element, target.element, what.count, how, arch)
         converted = replace(what, element=target.element)
-        if what.shape != target.shape:  # both lie alike, and were taken as one row
-            target = replace(target, shape=what.shape, layout="")
+        if len(what.shape) != len(target.shape):  # both lie alike, and were taken as one row
+            target = replace(target, shape=(math.prod(target.shape),), layout="")
         return loads, store(converted, target, self.threads, arch), conversion
 
 

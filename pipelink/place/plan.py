@@ -89,16 +89,14 @@ def _fenced(view: View, a: Assignment, phase: PhaseSpec) -> bool:
     order = [p.name for p in view.kernel.manifest.phases]
     before = set(order[: order.index(phase.name)])
 
-    def starts(region: Region) -> bool:
-        return phase.name in region.phases and not before & set(region.phases)
-
-    def ended(region: Region) -> bool:
-        return bool(before & set(region.phases)) and phase.name not in region.phases
+    def shares(one: Region, other: Region) -> bool:
+        return one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes
 
     return view.arch.bulk_tensor_copy and any(
-        one.offset < other.offset + other.bytes and other.offset < one.offset + one.bytes
-        for one in filter(starts, a.arena.regions)
-        for other in filter(ended, a.arena.regions)
+        one is not other and shares(one, other)
+        for one in a.arena.regions
+        for other in a.arena.regions
+        if phase.name in one.phases and before & set(other.phases)
     )
 
 

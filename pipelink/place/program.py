@@ -124,11 +124,12 @@ def _call(view: View, step: tuple[str, str], routes: tuple[Route, ...]) -> Act:
         for c in instance.contract.claims
         if c.kind == "shared" and c.during and step[1] in c.during
     }
+    copied = {r.buffers[0].name for r in writers if _copied_here(r)}
     return Act(
         "call",
         step,
         reads=_local(*reads) | claims,
-        writes=_local(*(r.source for r in writers)) | claims,
+        writes=_local(*(r.source for r in writers)) | copied | claims,
         fence=fence,
     )
 
@@ -174,9 +175,6 @@ def _hand_on(end: End, routes: tuple[Route, ...]) -> Iterator[Act]:
     """What is done with what a producer's last step has made."""
     own = [r for r in routes if r.producer == end]
     source = own[0].source
-    if source is not None and source.handed and end.kind == "tile":
-        fence = end.port.proxy != "async" and async_readers(source)
-        yield Act("commit", end=end, buffer=source, fence=fence)
     stored: set[str] = set()
     for route in own:
         if end.kind == "fragment" and (route.exchange is not None or not route.buffers):
@@ -184,8 +182,18 @@ def _hand_on(end: End, routes: tuple[Route, ...]) -> Iterator[Act]:
         elif end.kind == "fragment" and route.buffers[0].name not in stored:
             stored.add(route.buffers[0].name)
             yield from _filled(route, route.buffers[0], "store")
-        elif end.kind == "tile" and len(route.buffers) > 1 and route.consumer.kind == "ring":
+        elif _copied_here(route):
             yield from _filled(route, route.buffers[1], "copy")
+    if source is not None and source.handed and end.kind == "tile":
+        fence = end.port.proxy != "async" and async_readers(source)
+        yield Act("commit", end=end, buffer=source, fence=fence)
+
+
+def _copied_here(route: Route) -> bool:
+    """Whether the producer's role itself reads its tile, to copy it to a ring: its warps then wait for
+    one another, whoever else the tile is handed to."""
+    rings = route.producer.kind == "tile" and route.consumer.kind == "ring"
+    return rings and len(route.buffers) > 1
 
 
 def _filled(route: Route, buffer: Buffer, do: Literal["store", "copy"]) -> Iterator[Act]:
@@ -194,7 +202,8 @@ def _filled(route: Route, buffer: Buffer, do: Literal["store", "copy"]) -> Itera
     fence = async_readers(buffer)
     act = Act(do, end=end, route=route, buffer=buffer, writes=_local(buffer), fence=fence)
     if do == "copy":
-        act = replace(act, buffer=route.buffers[0], to=buffer, reads=_local(route.buffers[0]))
+        source = route.buffers[0]
+        act = replace(act, buffer=source, to=buffer, reads=frozenset({source.name}))
     if buffer.handed:
         yield Act("acquire", end=end, route=route, buffer=buffer)
         yield replace(act, fence=False)

@@ -163,7 +163,13 @@ def _from_memory(view: View, group: Group) -> Iterator[Route]:
     handed = ring or any(b.kind == "ring" or _other_role(view, producer, b) for b in read)
     stages = view.value(producer.instance, producer.port.stages) if ring else 1
     if handed and not ring:
-        stages = max(_stages(view, b, spec) for _, b, spec in group if b in read)
+        counts = [_stages(view, b, spec) for _, b, spec in group if b.kind == "ring" and b in read]
+        stages = max(counts or [spec.stages for _, b, spec in group if b in read])
+    for part in parts:
+        if not ring and stages > 1 and part.tile.swizzle and part.bytes % part.tile.align:
+            raise Refused(
+                f"a stage of {part.bytes} bytes is no multiple of {part.tile.align}, the period of its swizzle"
+            )
     own = Buffer(producer.name, parts, stages, producer, read, handed)
     for _, consumer, spec in group:
         if consumer not in others:
@@ -182,8 +188,8 @@ def _stages(view: View, end: End, spec: ChannelSpec) -> int:
 def _from_registers(view: View, group: Group) -> Iterator[Route]:
     """Registers are stored once for all consumers that read the same buffer."""
     producer = group[0][0]
-    landings: list[tuple[tuple[Slab, ...], int, list[End]]] = []
-    wanted: dict[str, tuple[tuple[Slab, ...], int, list[End]]] = {}
+    landings: list[tuple[tuple[Slab, ...], int, list[End], Rounding]] = []
+    wanted: dict[str, tuple[tuple[Slab, ...], int, list[End], Rounding]] = {}
     for _, consumer, spec in group:
         other = _other_role(view, producer, consumer)
         if consumer.kind == "fragment" and not other:
@@ -191,15 +197,16 @@ def _from_registers(view: View, group: Group) -> Iterator[Route]:
             continue
         parts = _landing(view, producer, consumer)
         stages = _stages(view, consumer, spec) if other or consumer.kind == "ring" else 1
-        row = next((r for r in landings if r[1] == stages and _lie_alike(r[0], parts)), None)
+        key = stages, rounding(spec)
+        row = next((r for r in landings if (r[1], r[3]) == key and _lie_alike(r[0], parts)), None)
         if row is None:
-            row = (parts, stages, [])
+            row = (parts, stages, [], rounding(spec))
             landings.append(row)
         row[2].append(consumer)
         wanted[consumer.name] = row
     for _, consumer, spec in group:
         if consumer.name in wanted:
-            parts, stages, readers = wanted[consumer.name]
+            parts, stages, readers, _ = wanted[consumer.name]
             handed = any(b.kind == "ring" or _other_role(view, producer, b) for b in readers)
             name = readers[0].name
             buffer = Buffer(name, parts, stages, producer, tuple(readers), handed)

@@ -15,7 +15,7 @@ from pipelink.place.program import RoleActs
 from pipelink.place.routes import Buffer, Route
 from pipelink.view import End, View
 
-COLUMNS_WORD = "glue.columns"
+COLUMNS_WORD = "tensor memory"  # no name of a claim has a space
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ before the act that needs it, so that one serves all that came before.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pipelink.place.program import Act
 
@@ -20,11 +20,12 @@ Spans = Mapping[str, tuple[tuple[int, int], ...]]
 @dataclass(frozen=True)
 class Wait:
     """A barrier before act number `before`, and what needs it. `warp`: each warp waits for its own
-    threads alone."""
+    threads alone. `fence`: other bytes lie there now, and may be used through the async proxy."""
 
     before: int
     reason: str
     warp: bool
+    fence: bool = False
 
 
 def waits(acts: tuple[Act, ...], spans: Spans, again: bool) -> tuple[Wait, ...]:
@@ -48,17 +49,18 @@ def waits(acts: tuple[Act, ...], spans: Spans, again: bool) -> tuple[Wait, ...]:
 def _clash(number: int, pending: list[tuple[Act, bool]], act: Act, spans: Spans) -> Wait | None:
     """The barrier that an act needs: one of the role before one of the warp."""
     needed = [
-        Wait(number, reason, warp)
+        Wait(number, reason, warp, fence)
         for earlier, waited in pending
-        for reason, warp in _clashes(earlier, act, spans)
+        for reason, warp, fence in _clashes(earlier, act, spans)
         if not (warp and waited)
     ]
-    return min(needed, key=lambda w: w.warp, default=None)
+    first = min(needed, key=lambda w: w.warp, default=None)
+    return replace(first, fence=any(w.fence for w in needed)) if first else None
 
 
-def _clashes(earlier: Act, act: Act, spans: Spans) -> Iterator[tuple[str, bool]]:
+def _clashes(earlier: Act, act: Act, spans: Spans) -> Iterator[tuple[str, bool, bool]]:
     """Pairs of names whose bytes an earlier act and this one use, at least one of them to write, in
-    words, and whether they meet within each warp."""
+    words; whether they meet within each warp; whether other bytes lie where stores were made."""
     for mine, writes in _touched(act):
         for theirs, wrote in _touched(earlier):
             # What a component does with its own claims is its own to order.
@@ -69,7 +71,7 @@ def _clashes(earlier: Act, act: Act, spans: Spans) -> Iterator[tuple[str, bool]]
                 then = (
                     f"{'it' if mine == theirs else repr(mine)} is {'written' if writes else 'read'}"
                 )
-                yield f"{done}, then {then}", warp
+                yield f"{done}, then {then}", warp, wrote and mine != theirs
 
 
 def _touched(act: Act) -> Iterator[tuple[str, bool]]:

@@ -76,6 +76,13 @@ __device__ __forceinline__ void allocate_columns(std::uint32_t word, unsigned co
     asm volatile("ld.shared.b32 %0, [%1];" : "=r"(first) : "r"(word) : "memory");
     if (first != 0) asm volatile("trap;");
 }
+// Around a barrier, after which other threads use the columns.
+__device__ __forceinline__ void columns_before_sync() {
+    asm volatile("tcgen05.fence::before_thread_sync;" ::: "memory");
+}
+__device__ __forceinline__ void columns_after_sync() {
+    asm volatile("tcgen05.fence::after_thread_sync;" ::: "memory");
+}
 __device__ __forceinline__ void free_columns(unsigned columns) {
     asm volatile("tcgen05.dealloc.cta_group::1.sync.aligned.b32 %0, %1;" ::"r"(0), "r"(columns));
 }
