@@ -202,6 +202,10 @@ def _from_role_to_role() -> Iterator[Case]:
             stages=2,
         )
         yield Case(ACCUMULATOR, (PLAIN, BLOCKED, ACCUMULATOR), element, columns=columns)
+    # A tile for a ring that lies otherwise, which the producer's role copies, and for another role.
+    for stages in (2, 3):
+        sinks = (by(PLAIN, "each_warp"), SWIZZLED[128])
+        yield Case(SWIZZLED[128], sinks, "bf16", roles=2, stages=stages)
     for swizzle in (0, 32, 64):
         columns = (swizzle or 64) // 2
         ring = by(SWIZZLED[swizzle] if swizzle else PLAIN, "each_warp")
@@ -237,6 +241,9 @@ def _uneven() -> Iterator[Case]:
         yield Case(PLAIN, (ACCUMULATOR,), "bf16", columns=columns)
         yield Case(ACCUMULATOR, (STRIPED,), "bf16", columns=columns)
         yield Case(PLAIN, (TURNED,), "bf16", columns=columns)
+    for sink in (PLAIN, TURNED):
+        yield Case(PLAIN, (sink,), "bf16", "f32", rows=24, columns=40)
+        yield Case(PLAIN, (sink,), "f32", "f16", rows=24, columns=40, rounding="nearest")
     yield Case(OPERAND, (SWIZZLED[128],), "bf16", rows=16, warps=1)
     yield Case(SWIZZLED[128], (OPERAND,), "bf16", rows=16, warps=1)
     yield Case(OPERAND, (PLAIN,), "bf16", rows=16, warps=1, roles=2, stages=2)

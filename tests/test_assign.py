@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from contracts import contract, places
+from contracts import add, contract, places
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from minimal_elf import CONTRACT, PLACES, note, object_
@@ -84,7 +84,13 @@ def ring(direction, swizzle, stages):
     name = "made" if direction == "out" else "taken"
     part = Part("t", "bf16", ("64", "64"), swizzle)
     return Port(
-        name, "shared", direction, stages=str(stages), parts=(part,), by="each_warp", proxy="generic"
+        name,
+        "shared",
+        direction,
+        stages=str(stages),
+        parts=(part,),
+        by="each_warp",
+        proxy="generic",
     )
 
 
@@ -123,7 +129,9 @@ def _component(draw, name, phase):
         count = draw(st.sampled_from(["1", "1", "2"]))
         claims.append(Claim(f"b{number}", "barrier", "", fixed=fixed, count=count))
     if draw(st.booleans()):
-        claims.append(Claim("m", "mbarrier", "2", by=draw(st.sampled_from(["each_warp", "one_thread"]))))
+        claims.append(
+            Claim("m", "mbarrier", "2", by=draw(st.sampled_from(["each_warp", "one_thread"])))
+        )
     claims.append(Claim("registers", "registers", str(draw(st.sampled_from([40, 96, 168, 232])))))
     return contract(name, "team", claims=tuple(claims), entries=(Entry("run", "step", ()),))
 
@@ -393,3 +401,151 @@ def test_a_handed_tile_has_its_stages_and_two_mbarriers_each(tmp_path, stages):
         for role in plan.phases[0].roles
     ]
     assert acts == [["acquire", "call", "commit"], ["wait", "call", "release"]]
+
+
+# --- What would be wrong code
+
+
+def one(name, *ports, entries=None, claims=()):
+    """A component of four warps."""
+    made = contract(
+        name,
+        "team",
+        claims=(Claim("warps", "warps", "4"), *claims),
+        entries=entries or (Entry("run", "step", ()),),
+    )
+    for port in ports:
+        made = _with_port(made, port) if entries is None else add(made, "ports", port)
+    return made
+
+
+def messages(program, folder):
+    with pytest.raises(InputError) as caught:
+        planned(program, folder)
+    return [f"{d.code}: {d.message}" for d in caught.value.diagnostics]
+
+
+def steps_of(plan, role=0, phase=0):
+    return [
+        s.act if isinstance(s, Hand) else type(s).__name__.lower()
+        for s in plan.phases[phase].roles[role].steps
+    ]
+
+
+def named(port, name):
+    return msgspec.structs.replace(port, name=name)
+
+
+def test_a_tile_is_read_after_the_last_step_that_makes_it(tmp_path):
+    entries = (Entry("early", "step", ()), Entry("late", "step", ("made",)))
+    contracts = {
+        "a": one("a", tile("out", 0), entries=entries),
+        "b": one("b", tile("in", 0)),
+    }
+    phases = (("only", {"r": ["a.early", "b.run", "a.late"]}),)
+    assert messages(Program(phases, (("a.made", "b.taken", 1),), contracts), tmp_path) == [
+        "PL021: 'b.taken' reads a tile before 'a.made' has written it"
+    ]
+
+
+def test_a_copy_to_a_ring_comes_before_the_tile_is_handed_on(tmp_path):
+    contracts = {
+        "a": one("a", tile("out", 128)),
+        "b": one("b", ring("in", 0, 2)),
+        "c": one("c", tile("in", 128)),
+    }
+    phases = (("only", {"p": ["a.run"], "q": ["b.run"], "r": ["c.run"]}),)
+    channels = (("a.made", "b.taken", 1), ("a.made", "c.taken", 2))
+    plan = planned(Program(phases, channels, contracts), tmp_path)
+    assert steps_of(plan) == [
+        *("acquire", "call", "acquire", "sync", "copy", "commit", "commit"),
+    ]
+
+
+def test_rings_of_one_tile_have_as_many_stages(tmp_path):
+    contracts = {
+        "a": one("a", tile("out", 0)),
+        "b": one("b", ring("in", 0, 2)),
+        "c": one("c", ring("in", 0, 3)),
+    }
+    phases = (("only", {"p": ["a.run"], "q": ["b.run"], "r": ["c.run"]}),)
+    channels = (("a.made", "b.taken", 1), ("a.made", "c.taken", 1))
+    assert messages(Program(phases, channels, contracts), tmp_path)[0] == (
+        "PL021: stage counts differ: 2 at 'b.taken' of b of team (instance 'b'), 3 at 'c.taken' of c of team "
+        "(instance 'c'), which both take 'a.made'"
+    )
+
+
+def test_a_layout_with_gaps_is_refused(tmp_path):
+    part = Part("t", "bf16", ("64", "64"), layout="(64,64):(72,1)")
+    ports = [msgspec.structs.replace(tile(way, 0), parts=(part,)) for way in ("out", "in")]
+    contracts = {"a": one("a", ports[0]), "b": one("b", ports[1])}
+    phases = (("only", {"p": ["a.run", "b.run"]}),)
+    assert messages(Program(phases, (("a.made", "b.taken", 1),), contracts), tmp_path)[0] == (
+        "PL021: the layout (64,64):(72,1) of part 't' of 'a.made' of a of team (instance 'a') does not put "
+        "the 4096 elements of 64x64 side by side"
+    )
+
+
+def test_bytes_that_change_hands_within_a_role_are_fenced(tmp_path):
+    plan = planned(two_steps(200_000, 150_000), tmp_path)
+    assert [s.fence for s in plan.phases[0].roles[0].steps if isinstance(s, Sync)] == [True]
+
+
+def test_bytes_that_come_back_in_a_later_phase_are_fenced(tmp_path):
+    entries = (Entry("first", "step", ()), Entry("last", "step", ()))
+    scratch = Claim("s", "shared", "200000", 128, during=("first", "last"))
+    other = Claim("s", "shared", "150000", 128, during=("run",))
+    contracts = {
+        "a": one("a", entries=entries, claims=(scratch,)),
+        "b": one("b", claims=(other,)),
+    }
+    phases = (
+        ("p", {"r": ["a.first"]}),
+        ("q", {"r": ["b.run"]}),
+        ("z", {"r": ["a.last"]}),
+    )
+    plan = planned(Program(phases, (), contracts), tmp_path)
+    assert [p.fence for p in plan.phases] == [False, True, True]
+    assert "#include <pipelink/glue.cuh>" in render(plan)
+
+
+def test_one_thread_and_all_threads_take_no_ring_together(tmp_path):
+    plays = tuple(Operation(act, "made") for act in ("acquire", "commit"))
+    entries = (
+        Entry("ahead", "step", ("made",), plays, threads="one"),
+        Entry("run", "step", ("made",), plays),
+    )
+    contracts = {
+        "a": one("a", ring("out", 0, 2), entries=entries),
+        "b": one("b", ring("in", 0, 2)),
+    }
+    phases = (("only", {"p": ["a.ahead", "a.run"], "q": ["b.run"]}),)
+    said = messages(Program(phases, (("a.made", "b.taken", 1),), contracts), tmp_path)
+    assert (
+        "PL037: step 'ahead' of a of team (instance 'a') is run by one thread and 'run' by all, and both "
+        "take ring 'a.made', whose stage each thread keeps for itself"
+    ) in said
+
+
+def test_roundings_of_two_channels_are_two_conversions(tmp_path):
+    source = msgspec.structs.replace(registers("out"), element="f32")
+    contracts = {
+        "a": one("a", source),
+        "b": one("b", tile("in", 0)),
+        "c": one("c", tile("in", 0)),
+    }
+    phases = (("only", {"p": ["a.run", "b.run", "c.run"]}),)
+    program = Program(phases, (("a.made", "b.taken", 1), ("a.made", "c.taken", 1)), contracts)
+    write(program, tmp_path)
+    path = tmp_path / "random.kernel.toml"
+    text = path.read_text()
+    for name, rounding in (("b", "nearest"), ("c", "toward_zero")):
+        text = text.replace(f'to = "{name}.taken"', f'to = "{name}.taken"\nrounding = "{rounding}"')
+    path.write_text(text)
+    plan = driver.plan(driver.read(path, driver.Sources(tmp_path)))
+    converted = [
+        s.conversion.instructions for s in plan.phases[0].roles[0].steps if hasattr(s, "conversion")
+    ]
+    assert converted == [("cvt.rn.bf16x2.f32",), ("cvt.rz.bf16x2.f32",)]
+    assert len([r for r in plan.regions if r.name.endswith(".taken.t")]) == 2
