@@ -15,11 +15,12 @@ ROOT = Path(__file__).resolve().parents[1]
 def host() -> dict[str, Any]:
     """Machine, commit, date, the command of this process."""
     script = Path(sys.argv[0]).resolve()
+    given = [a for a in sys.argv[1:] if not a.startswith("/")]  # where a result goes is no matter
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "commit": commit(),
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        "command": shlex.join(["python3", str(script.relative_to(ROOT)), *sys.argv[1:]]),
+        "command": shlex.join(["python3", str(script.relative_to(ROOT)), *given]),
         "python": platform.python_version(),
     }
 
