@@ -549,3 +549,11 @@ def test_roundings_of_two_channels_are_two_conversions(tmp_path):
     ]
     assert converted == [("cvt.rn.bf16x2.f32",), ("cvt.rz.bf16x2.f32",)]
     assert len([r for r in plan.regions if r.name.endswith(".taken.t")]) == 2
+
+
+def test_single_parts_are_named_by_their_owners(tmp_path):
+    other = msgspec.structs.replace(tile("in", 0), parts=(Part("x", "bf16", ("64", "64")),))
+    contracts = {"a": one("a", tile("out", 0)), "b": one("b", other)}
+    phases = (("only", {"p": ["a.run", "b.run"]}),)
+    plan = planned(Program(phases, (("a.made", "b.taken", 1),), contracts), tmp_path)
+    assert [i.bindings.get("taken.x") for i in plan.instances] == [None, 0]

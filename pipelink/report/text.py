@@ -113,16 +113,20 @@ def _roles(product: Product) -> Table:
 
 
 def _memory(product: Product) -> Table:
-    table = _table("Shared memory", "from", "to", "bytes", "region", "owners", "why")
     plan = product.plan
-    rows = [(r.offset, r.bytes, r.name, r.owners, r.reason) for r in plan.regions]
+    several = len(plan.phases) > 1
+    heads = ("phases",) if several else ()
+    table = _table("Shared memory", "from", "to", "bytes", "region", "owners", *heads, "why")
+    rows = [(r.offset, r.bytes, r.name, r.owners, r.phases, r.reason) for r in plan.regions]
+    every = tuple(p.name for p in plan.phases)
     rows += [
-        (m.offset, 8 * m.count, m.name, m.owners, f"mbarriers: {m.reason}") for m in plan.mbarriers
+        (m.offset, 8 * m.count, m.name, m.owners, every, f"mbarriers: {m.reason}")
+        for m in plan.mbarriers
     ]
-    for offset, size, name, owners, reason in sorted(rows):
-        table.add_row(
-            str(offset), str(offset + size), str(size), name, ", ".join(owners), escape(reason)
-        )
+    for offset, size, name, owners, phases, reason in sorted(rows):
+        when = (", ".join(phases),) if several else ()
+        span = (str(offset), str(offset + size), str(size))
+        table.add_row(*span, name, ", ".join(owners), *when, escape(reason))
     return table
 
 
