@@ -48,6 +48,7 @@ ELSEWHERE = {
 }
 
 
+STORED, LOADED = ("staged", "stored", "turned", "handed"), ("loaded", "broadcast", "turned")
 # All of them, with PIPELINK_ALL_TARGETS=1: several minutes of compilation.
 LACKS = {"sm_80": ("tma", "handed", "converted")}
 if os.environ.get("PIPELINK_ALL_TARGETS"):
@@ -131,8 +132,8 @@ def test_other_targets(kind, target, tmp_path):
     with made(case):
         _, product = linked(case)
     code = machine_code(product, tmp_path)
-    assert ("STSM" in code) == (target != "sm_80" and kind in ("stored", "staged"))
-    assert ("LDSM" in code) == (kind in ("loaded", "broadcast"))
+    assert ("STSM" in code) == (target != "sm_80" and kind in STORED)
+    assert ("LDSM" in code) == (kind in LOADED)
     assert ("UTMALDG" in code) == (kind == "tma")
 
 

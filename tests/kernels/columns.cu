@@ -16,8 +16,8 @@ constexpr auto run = pl::entry<"run">()(pl::tile, x, y, n);
 constexpr auto schedule =
     pl::schedule<"schedule">()(n).tiles(pl::steps_over(n, 128_n), pl::steps_over(1_n, 1_n));
 
-constexpr auto contract = pl::contract<"columns", "test-team", "1.0">(n, x, y, first, second, warps,
-                                                                      run, schedule);
+constexpr auto contract =
+    pl::contract<"columns", "test-team", "1.0">(n, x, y, first, second, warps, run, schedule);
 PIPELINK_COMPONENT(columns, contract)
 
 __device__ __forceinline__ int through(std::uint32_t address, int value) {

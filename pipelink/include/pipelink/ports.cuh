@@ -403,8 +403,8 @@ constexpr auto ring_in(PIPELINK_HERE) {
 }
 
 // A tile in shared memory that stands still while a step runs: the glue has it filled before the
-// step that takes it, hands it on after the step that makes it, and converts it on the way where the
-// two ends lay it out differently. `Proxy` is how the step reads or writes it.
+// step that takes it, hands it on after the step that makes it, and converts it on the way where
+// the two ends lay it out differently. `Proxy` is how the step reads or writes it.
 template <Name name_, bool out_, class Proxy, class... Parts>
 struct SharedTile : Port<name_> {
     using Port<name_>::Port;

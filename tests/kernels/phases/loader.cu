@@ -1,5 +1,5 @@
-// Rows of x into a ring by bulk copies, one tile ahead: `prefetch` copies a block's first tile while
-// the phase before the loop over tiles still runs, and each tile's step copies the next.
+// Rows of x into a ring by bulk copies, one tile ahead: `prefetch` copies a block's first tile
+// while the phase before the loop over tiles still runs, and each tile's step copies the next.
 #include <pipelink/component.cuh>
 
 namespace row_loader {
@@ -10,9 +10,9 @@ constexpr auto rows = pl::provides<"rows", 64>();
 constexpr auto columns = pl::provides<"columns", 64>();
 constexpr auto stages = pl::chooses<"stages", 2, 3, 4>();
 constexpr auto m = pl::extent<"m">();
-constexpr auto x = pl::tensor_map_in<"x", pl::bf16>(pl::shape(m, columns), pl::box(rows, columns),
-                                                    pl::swizzle_128)
-                       .covers(pl::by_row(rows), pl::whole(columns));
+constexpr auto x =
+    pl::tensor_map_in<"x", pl::bf16>(pl::shape(m, columns), pl::box(rows, columns), pl::swizzle_128)
+        .covers(pl::by_row(rows), pl::whole(columns));
 constexpr auto tile = pl::part<"tile", pl::bf16>(pl::shape(rows, columns), pl::swizzle_128)
                           .filled_by(x, 1_n)
                           .edge_zero();

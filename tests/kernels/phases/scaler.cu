@@ -1,5 +1,5 @@
-// Scales each column by a weight. The weights are read once, squared through scratch memory, and stay
-// in shared memory for all tiles of the next phase.
+// Scales each column by a weight. The weights are read once, squared through scratch memory, and
+// stay in shared memory for all tiles of the next phase.
 #include <pipelink/component.cuh>
 
 namespace scaler {
@@ -14,12 +14,12 @@ constexpr auto table = pl::claims_array<"table", float>(columns);
 constexpr auto scratch = pl::claims_array<"scratch", float, 128>(columns * 128_n).during<"fill">();
 constexpr auto meet = pl::claims_barrier<"meet">();
 // mma.m16n8k16's first operand: 16 rows a warp.
-constexpr auto in = pl::fragment_in<"in", pl::bf16,
-                                    "((4,8,4),(2,2,2,columns/16)):((128,1,16),(64,8,512,1024))">(
-    pl::shape(rows, columns));
-constexpr auto out = pl::fragment_out<"out", float,
-                                      "((4,8,4),(2,2,2,columns/16)):((128,1,16),(64,8,512,1024))">(
-    pl::shape(rows, columns));
+constexpr auto in =
+    pl::fragment_in<"in", pl::bf16, "((4,8,4),(2,2,2,columns/16)):((128,1,16),(64,8,512,1024))">(
+        pl::shape(rows, columns));
+constexpr auto out =
+    pl::fragment_out<"out", float, "((4,8,4),(2,2,2,columns/16)):((128,1,16),(64,8,512,1024))">(
+        pl::shape(rows, columns));
 constexpr auto warps = pl::claims_warps(4_n);
 constexpr auto fill = pl::entry<"fill">()(weights);
 constexpr auto apply = pl::entry<"apply">()(in, out);

@@ -34,8 +34,8 @@ __device__ void pipelink_wait(pipelink::Self, std::uint64_t, unsigned, std::uint
     asm volatile(
         "{\n"
         ".reg .pred done;\n"
-        "WAIT_%=:\n"
-        PIPELINK_WAIT " done, [%0], %1;\n"
+        "WAIT_%=:\n" PIPELINK_WAIT
+        " done, [%0], %1;\n"
         "@done bra DONE_%=;\n"
         "bra WAIT_%=;\n"
         "DONE_%=:\n"
