@@ -5,6 +5,7 @@ from contracts import ALL, add, change, drop, play, repeat
 from msgspec.structs import replace
 
 from pipelink.abi import (
+    Claim,
     Copy,
     Cover,
     Fact,
@@ -815,4 +816,24 @@ def test_a_requirement_may_read_the_threads_of_the_role(toy):
     wrong = add(EPILOGUE, "requires", Requirement("role_threads == tile_m", "a row a thread"))
     assert found(objects.requirements, toy, wrong) == [
         f"PL020: {ACT} requires role_threads == tile_m, and role_threads = 256, tile_m = 128"
+    ]
+
+
+def test_stages_of_bulk_copies_begin_at_whole_128_bytes(toy):
+    x, w = LOADER.ports[2].parts
+    small = replace(x, shape=("3", "tile_k"), swizzle=0, copies=(Copy("x", "1"),))
+    changed = change(LOADER, "ports", "x", box=("3", "24"), swizzle=0)
+    changed = change(changed, "ports", "out", parts=(replace(small, shape=("3", "24")), w))
+    assert found(rings.filled, toy, changed)[0] == (
+        f"PL036: part 'x' of 'load.out' of {LOAD} has 144 bytes, and a bulk copy begins at a multiple of "
+        "128: the second stage does not"
+    )
+
+
+def test_a_claim_is_not_in_use_during_a_schedule(toy):
+    schedule = next(e.name for e in MAINLOOP.entries if e.kind == "schedule")
+    claim = Claim("scratch", "shared", "128", during=(schedule,))
+    toy.contracts["mainloop"] = add(MAINLOOP, "claims", claim)
+    assert toy.messages() == [
+        "PL003: mainloop.contract.json: claim 'scratch' lives during 'schedule', which is no step"
     ]
