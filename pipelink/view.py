@@ -190,6 +190,17 @@ class View:
                 return role.name
         return ""
 
+    def spans(self, steps: tuple[tuple[str, str], ...]) -> tuple[dict[str, int], dict[str, int]]:
+        """The first and the last of a role's steps that takes each port."""
+        first: dict[str, int] = {}
+        last: dict[str, int] = {}
+        for number, (name, step) in enumerate(steps):
+            found = self.entry(self.kernel.instance(name), step)
+            for argument in found[1].arguments if found else ():
+                first.setdefault(f"{name}.{argument}", number)
+                last[f"{name}.{argument}"] = number
+        return first, last
+
     def phases_of(self, end: End) -> list[str]:
         """The phases with a step that takes a port, in order; all of its instance's, if none does."""
         by_instance, by_port = self._taken

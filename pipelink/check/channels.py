@@ -301,8 +301,11 @@ def order(view: View) -> Iterator[Diagnostic]:
             continue
         if left != right:
             continue
-        made, read = (_steps_with(view, bound[0][0], left, end) for end in ends)
-        if made and read and made[-1] >= read[0]:
+        (phase,) = (p for p in view.kernel.manifest.phases if p.name == bound[0][0])
+        (role,) = (r for r in phase.roles if r.name == left)
+        first, last = view.spans(role.steps)
+        made, read = last.get(producer.name), first.get(consumer.name)
+        if made is not None and read is not None and made >= read:
             yield Diagnostic(
                 "PL021",
                 f"'{consumer.name}' reads {_what(producer)} before '{producer.name}' has written "
@@ -311,24 +314,6 @@ def order(view: View) -> Iterator[Diagnostic]:
                 (producer.place,),
                 help=f"put '{producer.instance.name}' before '{consumer.instance.name}' in role '{left}'",
             )
-
-
-def _steps_with(view: View, phase: str, role: str, end: End) -> list[int]:
-    """The steps of a role in a phase that take a port, by number."""
-    (steps,) = (
-        r.steps
-        for p in view.kernel.manifest.phases
-        if p.name == phase
-        for r in p.roles
-        if r.name == role
-    )
-    return [
-        number
-        for number, (name, step) in enumerate(steps)
-        if name == end.instance.name
-        and (found := view.entry(end.instance, step))
-        and end.port.name in found[1].arguments
-    ]
 
 
 def _what(end: End) -> str:

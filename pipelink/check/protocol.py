@@ -140,31 +140,22 @@ def _role(view: View, steps: tuple[tuple[str, str], ...], rings: list[_Ring]) ->
     """What a role does, with what the glue does around its steps."""
     played = {e.name: r.name for r in rings for e in r.ends if e.kind == "ring"}
     handed = [(r, e) for r in rings for e in r.ends if e.kind != "ring"]
+    first, last = view.spans(steps)
     for number, (name, step) in enumerate(steps):
         instance = view.kernel.instance(name)
         found = view.entry(instance, step)
         if found is None:
             continue
         place = Place(name, "entries", found[0])
-        around = [(r, e, *_span(view, steps, e)) for r, e in handed if e.instance.name == name]
-        for ring, end, first, _ in around:
-            if first == number:
+        around = [(r, e) for r, e in handed if e.instance.name == name]
+        for ring, end in around:
+            if first.get(end.name) == number:
                 yield from _before(ring, end, place)
         for operation in found[1].plays:
             yield from _operation(view, name, operation, played, place)
-        for ring, end, _, last in around:
-            if last == number:
+        for ring, end in around:
+            if last.get(end.name) == number:
                 yield from _after(ring, end, place)
-
-
-def _span(view: View, steps: tuple[tuple[str, str], ...], end: End) -> tuple[int, int]:
-    """The first and the last step that takes a port; -1 where none does."""
-    taking = []
-    for number, (name, step) in enumerate(steps):
-        found = view.entry(view.kernel.instance(name), step)
-        if name == end.instance.name and found and end.port.name in found[1].arguments:
-            taking.append(number)
-    return (taking[0], taking[-1]) if taking else (-1, -1)
 
 
 def _before(ring: _Ring, end: End, place: Place) -> Iterator[play.Op]:

@@ -56,7 +56,7 @@ def program(view: View, routes: tuple[Route, ...]) -> tuple[RoleActs, ...]:
 
 
 def _acts(view: View, phase: PhaseSpec, role: RoleSpec, routes: tuple[Route, ...]) -> Iterator[Act]:
-    first, last = _spans(view, role)
+    first, last = view.spans(role.steps)
     for number, step in enumerate(role.steps):
         here = [r for r in routes if first.get(r.consumer.name) == number]
         for route in here:
@@ -71,18 +71,6 @@ def _acts(view: View, phase: PhaseSpec, role: RoleSpec, routes: tuple[Route, ...
         for end in _outputs(routes):
             if last.get(end.name) == number:
                 yield from _hand_on(end, routes)
-
-
-def _spans(view: View, role: RoleSpec) -> tuple[dict[str, int], dict[str, int]]:
-    """The first and the last step of a role that takes each port."""
-    first: dict[str, int] = {}
-    last: dict[str, int] = {}
-    for number, (name, entry_name) in enumerate(role.steps):
-        found = view.entry(view.kernel.instance(name), entry_name)
-        for argument in found[1].arguments if found else ():
-            first.setdefault(f"{name}.{argument}", number)
-            last[f"{name}.{argument}"] = number
-    return first, last
 
 
 def _outputs(routes: tuple[Route, ...]) -> list[End]:
