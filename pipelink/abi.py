@@ -72,7 +72,17 @@ Value = bool | int | str
 FactType = Literal["int", "bool", "text", "element", "layout"]
 # Who arrives at a barrier: one thread of the role, one of each warp or warpgroup, or each; `copies`
 # is one thread that announces bytes, which bulk copies deliver; `step` is the glue, around the step.
-Arriver = Literal["", "copies", "step", "one_thread", "each_warp", "each_warpgroup", "each_thread"]
+# `each_thread_async` is each thread, when its own asynchronous copies (cp.async) have come.
+Arriver = Literal[
+    "",
+    "copies",
+    "step",
+    "one_thread",
+    "each_warp",
+    "each_warpgroup",
+    "each_thread",
+    "each_thread_async",
+]
 
 
 # Kinds of claims that the link gives a position, by their name as a slot.
@@ -170,9 +180,10 @@ class Part(Record, frozen=True):
 
 class Cover(Record, frozen=True):
     """How much of one side of a tensor a kernel reaches: `step` elements from each row or column of
-    the tile schedule on, or `step` elements in all. `clipped`: nothing past the end is touched."""
+    the tile schedule on, or `step` elements in all. `group`: those from the tile's `first` to its
+    `end`, `step` at most. `clipped`: nothing past the end is touched."""
 
-    along: Literal["row", "column", "whole"]
+    along: Literal["row", "group", "column", "whole"]
     step: str
     clipped: bool = False
 
@@ -196,6 +207,10 @@ class Port(Record, frozen=True):
     by: Arriver = ""
     proxy: Literal["", "generic", "async"] = ""
     covers: tuple[Cover, ...] = ()
+    # The code that waits for a stage fences its proxy where the link says so.
+    fences: bool = False
+    # A tensor that is written by atomic additions to what is there.
+    adds: bool = False
 
 
 class Operation(Record, frozen=True):
@@ -213,10 +228,12 @@ class Operation(Record, frozen=True):
 
 
 class Tiling(Record, frozen=True):
-    """A side of the tile schedule: as many tiles as it takes to cover `of` by steps of `step`."""
+    """A side of the tile schedule: as many tiles as it takes to cover `of` by steps of `step`. `groups`:
+    the side is cut into groups, whose sizes only the run knows, and each group into tiles."""
 
     of: str
     step: str
+    groups: bool = False
 
 
 class Entry(Record, frozen=True):

@@ -238,9 +238,14 @@ def _claims(contract: Contract) -> Iterator[Fault]:
     for index, claim in enumerate(contract.claims):
         yield from _of("claims", index, _claim(claim, entries))
     for kind in ("warps", "registers", "stack"):
-        own = [index for index, claim in enumerate(contract.claims) if claim.kind == kind]
-        if len(own) > 1:
-            yield Fault(f"it claims {kind} twice", "claims", own[1])
+        claimed: set[str] = set()
+        for index, claim in enumerate(contract.claims):
+            if claim.kind != kind:
+                continue
+            during = set(claim.during) or entries | {""}
+            if claimed & during:
+                yield Fault(f"it claims {kind} twice", "claims", index)
+            claimed |= during
 
 
 def _claim(claim: Claim, entries: Collection[str]) -> Iterator[str]:

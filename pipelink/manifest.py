@@ -31,7 +31,7 @@ _TOP = (
     "parameters",
 )
 _EXTENT = ("least", "most")
-_INSTANCE = ("object", "facts", "imports")
+_INSTANCE = ("object", "facts", "imports", "like")
 _ROLE = ("name", "steps")
 _PHASE = ("name", "schedule", "roles")
 _CHANNEL = ("from", "to", "stages", "rounding")
@@ -244,6 +244,9 @@ def _instances(reader: _Reader, table: Table, base: Manifest | None) -> Iterable
             reader.fault(f"{where} is no table", name)
             continue
         reader.keys(body, _INSTANCE, where)
+        if "like" in body:
+            yield from _alike(reader, table, name, body)
+            continue
         if base and name not in inherited and "object" not in body:
             message = f"{where} has no 'object', and {base.path} has no instance '{name}'"
             reader.fault(message, name, _nearest(name, inherited, "its instances"))
@@ -254,6 +257,28 @@ def _instances(reader: _Reader, table: Table, base: Manifest | None) -> Iterable
             _facts(reader, body.get("facts", {}), f"facts of {where}"),
             _imports(reader, body.get("imports", {}), where),
         )
+
+
+def _alike(
+    reader: _Reader, table: Table, name: str, body: Table
+) -> Iterable[InstanceSpec]:
+    """A second instance of an object: its facts stand once, with the first."""
+    where, like = f"[instances.{name}]", reader.get(body, "like", str, f"[instances.{name}]")
+    for key in (k for k in ("object", "facts") if k in body):
+        help_ = "leave out one of the two"
+        reader.fault(f"{where} has '{key}', and is like '{like}'", key, help_, files=(body.files[key],))
+    others = [n for n, b in table.items() if isinstance(b, Table) and "like" not in b]
+    if like not in others:
+        help_ = _nearest(like, others, "instances")
+        reader.fault(f"{where} is like '{like}', which is no instance with an object", "like", help_)
+        return
+    first = table[like]
+    yield InstanceSpec(
+        name,
+        reader.get(first, "object", str, f"[instances.{like}]"),
+        _facts(reader, first.get("facts", {}), f"facts of [instances.{like}]"),
+        _imports(reader, body.get("imports", {}), where),
+    )
 
 
 def _imports(reader: _Reader, table: Any, where: str) -> dict[str, str]:

@@ -332,6 +332,8 @@ class PhasePlan(Record, frozen=True, omit_defaults=True):
     schedule: Call | None
     roles: tuple[RoleSteps, ...]
     fence: bool = False
+    # Of warpgroups that several roles share, before the roles part.
+    moves: tuple[RegisterMove, ...] = ()
 
 
 class ChannelPlan(Record, frozen=True):

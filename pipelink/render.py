@@ -21,6 +21,7 @@ from pipelink.model import (
     PhasePlan,
     Plan,
     Rearrange,
+    RegisterMove,
     RoleSteps,
     Step,
     TilePlace,
@@ -146,6 +147,7 @@ def _phase(plan: Plan, phase: PhasePlan) -> dict[str, object]:
         "schedule": _invocation(phase.schedule) if phase.schedule else "",
         "roles": [_role(plan, phase, n) for n in range(len(phase.roles))],
         "first": phase is plan.phases[0],
+        "setmaxnreg": _setmaxnreg(phase.moves, 0),
     }
 
 
@@ -162,7 +164,7 @@ def _role(plan: Plan, phase: PhasePlan, number: int) -> dict[str, object]:
         "condition": _condition(plan, phase, number),
         "first": first,
         "end": end - 1,
-        "setmaxnreg": _setmaxnreg(steps, role.warps),
+        "setmaxnreg": _setmaxnreg(steps.moves, role.warps),
         "actions": actions,
         "addresses": kept.addresses,
         "thread": any(isinstance(s, Move | Copy | Rearrange) for s in steps.steps),
@@ -191,10 +193,10 @@ def _condition(plan: Plan, phase: PhasePlan, number: int) -> str:
     return f"(threadIdx.x >= {first} && threadIdx.x < {end})"
 
 
-def _setmaxnreg(steps: RoleSteps, warps: int) -> list[tuple[str, str]]:
+def _setmaxnreg(every: tuple[RegisterMove, ...], warps: int) -> list[tuple[str, str]]:
     """(condition, instruction): registers go up or down from what the warps had before."""
     moves = []
-    for move in steps.moves:
+    for move in every:
         direction = "inc" if move.registers > move.held else "dec"
         first, end = 32 * move.first_warp, 32 * (move.first_warp + move.warps)
         condition = f"if (threadIdx.x >= {first} && threadIdx.x < {end}) "

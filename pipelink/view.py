@@ -155,23 +155,53 @@ class View:
                 yield a, b, channel
 
     def ports(self, *spaces: str) -> Iterator[End]:
+        """The ports in use: all but those that only steps take which no role runs."""
         for instance in self.kernel.instances:
             for index, port in enumerate(instance.contract.ports):
-                if port.space in spaces:
-                    yield End(instance, index)
+                end = End(instance, index)
+                if port.space in spaces and not self.idle(end):
+                    yield end
 
     def claims(self, *kinds: str) -> Iterator[tuple[Instance, int, Claim]]:
+        """The claims in use: all but those during steps which no role runs."""
         for instance in self.kernel.instances:
-            for index, claim in enumerate(instance.contract.claims):
+            for index, claim in self.claims_of(instance):
                 if claim.kind in kinds:
                     yield instance, index, claim
 
-    def claim(self, instance: Instance, kind: str) -> tuple[int, int] | None:
-        """(index, amount) of a claim of which there is one."""
+    def claims_of(self, instance: Instance) -> Iterator[tuple[int, Claim]]:
+        """An instance's claims in use, each with its number in the contract."""
+        run = self._run[instance.name]
         for index, claim in enumerate(instance.contract.claims):
-            if claim.kind == kind:
-                return index, self.value(instance, claim.amount)
-        return None
+            if not claim.during or run.intersection(claim.during):
+                yield index, claim
+
+    def claim(self, instance: Instance, kind: str) -> tuple[int, int] | None:
+        """(index, amount) of the largest claim of a kind."""
+        found = [
+            (index, self.value(instance, claim.amount))
+            for index, claim in self.claims_of(instance)
+            if claim.kind == kind
+        ]
+        return max(found, key=lambda row: row[1], default=None)
+
+    def idle(self, end: End) -> bool:
+        """Whether entries take a port, and the kernel runs none of them."""
+        taking = {
+            e.name for e in end.instance.contract.entries if end.port.name in e.arguments
+        }
+        run = self._run[end.instance.name]
+        return bool(taking and run) and not taking & run
+
+    @cached_property
+    def _run(self) -> dict[str, frozenset[str]]:
+        """The entries of each instance that the kernel runs."""
+        manifest = self.kernel.manifest
+        steps = [*manifest.schedules, *(s for role in manifest.roles for s in role.steps)]
+        return {
+            i.name: frozenset(entry for name, entry in steps if name == i.name)
+            for i in self.kernel.instances
+        }
 
     def entry(self, instance: Instance, name: str) -> tuple[int, Entry] | None:
         for index, entry in enumerate(instance.contract.entries):
@@ -230,7 +260,7 @@ class View:
             amounts = (
                 expression.evaluate_number(claim.amount, self.facts[instance.name])
                 for instance in self.role_instances(role)
-                for claim in instance.contract.claims
+                for _, claim in self.claims_of(instance)
                 if claim.kind == "warps"
             )
             self._warps[role] = max(amounts, default=1)
@@ -255,6 +285,7 @@ class View:
             "each_warp": warps,
             "each_warpgroup": max(1, warps // 4),
             "each_thread": 32 * warps,
+            "each_thread_async": 32 * warps,
         }
         return known[by] if by else self.value(instance, written)
 
@@ -266,7 +297,7 @@ class View:
 
     def _warp_claims(self, instance: Instance) -> Iterator[tuple[Place, Instance, str]]:
         for other in self.role_instances(self.role_of(instance)):
-            for index, claim in enumerate(other.contract.claims):
+            for index, claim in self.claims_of(other):
                 if claim.kind == "warps":
                     place = Place(other.name, "claims", index, f"{claim.amount} warps")
                     yield place, other, claim.amount

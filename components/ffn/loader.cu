@@ -17,6 +17,8 @@ constexpr auto hidden = pl::imports<"hidden">();
 constexpr auto intermediate = pl::imports<"intermediate">();
 constexpr auto tile_m = pl::imports<"tile_m">();
 constexpr auto tile_n = pl::imports<"tile_n">();
+// The tiles of weights have gate rows above up rows.
+constexpr auto pairing = pl::imports<"pairing", "gate_first"_t>();
 constexpr auto k_steps = pl::derives<"k_steps">(hidden / tile_k);
 constexpr auto column_tiles = pl::derives<"column_tiles">(intermediate / (tile_n / 2_n));
 constexpr auto m = pl::extent<"m">();
@@ -55,7 +57,7 @@ constexpr auto warps = pl::claims_warps(4_n);
 constexpr auto registers = pl::claims_registers(40_n);
 
 constexpr auto contract = pl::contract<"tma_loader", "data-movement", "1.0.0">(
-    stages, x_pieces, tile_k, hidden, intermediate, tile_m, tile_n, k_steps, column_tiles, m,
+    stages, x_pieces, tile_k, pairing, hidden, intermediate, tile_m, tile_n, k_steps, column_tiles, m,
     whole_steps, whole_columns, whole_pieces, warps, registers, x, gate, up, out, run);
 
 PIPELINK_COMPONENT(tma_loader, contract)

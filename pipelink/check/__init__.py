@@ -65,6 +65,7 @@ RULES: tuple[Rule, ...] = (
     parameters.boxes,
     rings.arrivers,
     rings.ordered,
+    rings.fences,
     rings.filled,
     coverage.covered,
     protocol.plays,

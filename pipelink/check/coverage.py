@@ -34,7 +34,7 @@ def _without_schedule(view: View, end: End, side: int, cover: Cover) -> Iterator
     if cover.along == "whole" or _schedules(view, end):
         return
     phase = (view.phases_of(end) or ["?"])[0]
-    what = f"it goes by the {cover.along}s of tiles, and phase '{phase}' has no schedule"
+    what = f"it goes by the {_along(cover)} of tiles, and phase '{phase}' has no schedule"
     yield _fault(view, end, side, what, ())
 
 
@@ -55,7 +55,7 @@ def _once(view: View, end: End, schedule: Schedule) -> Iterator[Diagnostic]:
     found = view.entry(owner, entry_name)
     if found is None or len(found[1].tiles) != 2:
         return
-    along: list[str] = [cover.along for cover in end.port.covers]
+    along = ["row" if cover.along == "group" else cover.along for cover in end.port.covers]
     for what, tiling in zip(("row", "column"), found[1].tiles, strict=True):
         count = along.count(what)
         if count == 1 or (count == 0 and _single(view, owner, tiling)):
@@ -97,6 +97,10 @@ def _clips(end: End, cover: Cover) -> bool:
     return cover.clipped or bool(end.port.box)
 
 
+def _along(cover: Cover) -> str:
+    return "groups of rows" if cover.along == "group" else f"{cover.along}s"
+
+
 def _whole(view: View, end: End, side: int, size: str, cover: Cover) -> Iterator[Diagnostic]:
     extents = view.extents(end.instance)
     if cover.along != "whole" or size == cover.step:
@@ -126,10 +130,15 @@ def _tiled(
     index, entry = found
     place = Place(name, "entries", index)
     if not entry.tiles:
-        what = f"it goes by the {cover.along}s of '{name}.{entry_name}', which declares no tiles"
+        what = f"it goes by the {_along(cover)} of '{name}.{entry_name}', which declares no tiles"
         yield _fault(view, end, side, what, (), place)
         return
-    tiling = entry.tiles[0 if cover.along == "row" else 1]
+    tiling = entry.tiles[1 if cover.along == "column" else 0]
+    if cover.along != "column" and (cover.along == "group") != tiling.groups:
+        how = "has its rows in groups" if tiling.groups else "has no groups of rows"
+        what = "it goes by rows counted from 0" if tiling.groups else "it goes by groups of rows"
+        yield _fault(view, end, side, f"{what}, and '{name}.{entry_name}' {how}", (), place)
+        return
     problem = _problem(view, end, size, cover, owner, tiling)
     if problem:
         others = view.causes(owner, tiling.step, tiling.of)

@@ -10,7 +10,7 @@ from pipelink.diagnostics import Diagnostic
 from pipelink.view import End, View, who
 
 # Who can fill a stage, and who can free it.
-PRODUCERS = ("copies", "one_thread", "each_warp", "each_thread")
+PRODUCERS = ("copies", "one_thread", "each_warp", "each_thread", "each_thread_async")
 COPY_ALIGN = 128  # of a tensor copy's address in shared memory
 CONSUMERS = ("one_thread", "each_warp", "each_warpgroup", "each_thread")
 
@@ -36,6 +36,22 @@ def arrivers(view: View) -> Iterator[Diagnostic]:
                 f"bulk copies fill '{end.name}' of {who(end.instance)} through the generic proxy",
                 end.place,
                 notes=("a bulk copy writes through the async proxy",),
+            )
+
+
+def fences(view: View) -> Iterator[Diagnostic]:
+    """Asynchronous copies of threads are ordered before the async proxy by who waits for them."""
+    for producer, consumer in view.channels():
+        waits = producer.port.by == "each_thread_async" and consumer.kind == "ring"
+        if waits and consumer.port.proxy != "generic" and not consumer.port.fences:
+            yield Diagnostic(
+                "PL037",
+                f"'{producer.name}' of {who(producer.instance)} is filled by asynchronous copies of threads, and "
+                f"'{consumer.name}' of {who(consumer.instance)}, which reads it through the async proxy, has no "
+                "fence after its wait",
+                consumer.place,
+                (producer.place,),
+                help="compile it again: this header has the fence",
             )
 
 

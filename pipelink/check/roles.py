@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pipelink.abi import ROLE_THREADS
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
 from pipelink.model import Instance
-from pipelink.view import View, who
+from pipelink.place.warps import block_warps
+from pipelink.view import End, View, who
 
 SETMAXNREG = (24, 256, 8)
 
@@ -134,13 +135,14 @@ def registers_move(view: View) -> Iterator[Diagnostic]:
     claims = {n: [view.claim(i, "registers") for i in view.role_instances(n)] for n in names}
     if not view.arch.setmaxnreg or len(names) == 1 or not any(any(c) for c in claims.values()):
         return
+    path, warps_ = view.kernel.manifest.path, block_warps(view)
+    if warps_ % 4:
+        message = f"registers do not move between roles, as a block of {warps_} warps has no whole warpgroups"
+        yield Diagnostic("PL031", message, FilePlace(path, "roles"), remark=True)
     for name in names:
-        partial = view.warps(name) % 4
-        if any(claims[name]) and not partial:
-            continue
-        why = f"has {view.warps(name)} warps, no whole warpgroups" if partial else "claims none"
-        message = f"registers do not move between roles, as role '{name}' {why}"
-        yield Diagnostic("PL031", message, FilePlace(view.kernel.manifest.path, name), remark=True)
+        if not any(claims[name]):
+            message = f"registers do not move between roles, as role '{name}' claims none"
+            yield Diagnostic("PL031", message, FilePlace(path, name), remark=True)
 
 
 def barrier_threads(view: View) -> Iterator[Diagnostic]:
@@ -221,13 +223,13 @@ def scopes(view: View) -> Iterator[Diagnostic]:
             continue
         asked = [
             (f"claim '{c.name}'", Place(instance.name, "claims", n))
-            for n, c in enumerate(instance.contract.claims)
+            for n, c in view.claims_of(instance)
             if c.scope == "warpgroup" or c.by == "each_warpgroup"
         ]
         asked += [
             (f"port '{p.name}'", Place(instance.name, "ports", n))
             for n, p in enumerate(instance.contract.ports)
-            if p.by == "each_warpgroup"
+            if p.by == "each_warpgroup" and not view.idle(End(instance, n))
         ]
         for title, place in asked:
             yield Diagnostic(

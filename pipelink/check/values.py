@@ -10,7 +10,7 @@ from pipelink.abi import ROLE_THREADS, Claim, Entry, Operation, Port
 from pipelink.diagnostics import Diagnostic, Place
 from pipelink.expression import ExpressionError
 from pipelink.model import Instance
-from pipelink.view import View, fact_names, who
+from pipelink.view import End, View, fact_names, who
 
 # PTX ISA, "Phase of the mbarrier object": the largest pending count.
 ARRIVALS = (1 << 20) - 1
@@ -90,20 +90,21 @@ def _entry(place: Place, entry: Entry, extents: set[str]) -> Iterator[_Value]:
         yield _Value(place, f"the step {of}", tiling.step)
 
 
-def _values(instance: Instance) -> Iterator[_Value]:
+def _values(view: View, instance: Instance) -> Iterator[_Value]:
     contract = instance.contract
     extents = {f.name for f in contract.facts if f.kind == "extent"}
-    for index, claim in enumerate(contract.claims):
+    for index, claim in view.claims_of(instance):
         yield from _claim(Place(instance.name, "claims", index), claim)
     for index, port in enumerate(contract.ports):
-        yield from _port(Place(instance.name, "ports", index), port, extents)
+        if not view.idle(End(instance, index)):
+            yield from _port(Place(instance.name, "ports", index), port, extents)
     for index, entry in enumerate(contract.entries):
         yield from _entry(Place(instance.name, "entries", index), entry, extents)
 
 
 def computable(view: View) -> Iterator[Diagnostic]:
     for instance in view.kernel.instances:
-        for value in _values(instance):
+        for value in _values(view, instance):
             try:
                 view.value(instance, value.text)
             except ExpressionError as error:
@@ -148,7 +149,7 @@ def unlisted(instance: Instance, text: str) -> str:
 def sizes(view: View) -> Iterator[Diagnostic]:
     """A size below its bounds would let placements overlap."""
     for instance in view.kernel.instances:
-        for value in _values(instance):
+        for value in _values(view, instance):
             found = view.value(instance, value.text)
             if value.least <= found <= value.most:
                 continue

@@ -28,7 +28,7 @@ from pipelink.place.assign import Assignment
 from pipelink.place.program import Act, RoleActs
 from pipelink.place.routes import Buffer, Route, fragment_of, impossible, rounding
 from pipelink.place.sync import Wait
-from pipelink.place.warps import register_claim
+from pipelink.place.warps import warpgroups
 from pipelink.transfer.converting import convert
 from pipelink.transfer.copy import copy
 from pipelink.transfer.moves import load, store
@@ -120,7 +120,10 @@ class _Role:
                 assert act.route is not None, "what is refused is a channel's transfer"
                 raise impossible(act.route.producer, act.route.consumer, error) from error
         moves = self.assignment.block.registers.get((self.acts.phase, self.acts.role), ())
-        registers = moves[0].registers if moves else None
+        shared = self.assignment.block.registers.get((self.acts.phase, ""), ())
+        place = next(r for r in self.assignment.block.roles if r.name == self.acts.role)
+        set_ = [*moves, *(m for m in shared if m.first_warp <= place.first_warp < m.first_warp + m.warps)]
+        registers = set_[0].registers if set_ else None
         return RoleSteps(
             self.acts.role,
             registers,
@@ -137,16 +140,26 @@ class _Role:
     def _why(self, registers: int | None) -> str:
         if registers is None:
             most = self.assignment.block.launch_registers
-            claimed = register_claim(self.view, self.acts.role)
-            if claimed and self.assignment.block.registers:
-                return f"no setmaxnreg: it has {claimed[2]} from the phase before"
+            held = self.assignment.block.held.get((self.acts.phase, self.acts.role))
+            if held is not None:
+                return f"no setmaxnreg: it has {held} from the phase before"
             return f"no setmaxnreg: what the code needs, of {most} at most"
         claims = [
             f"{i.name} {c[1]}"
-            for i in self.view.role_instances(self.acts.role)
+            for role in self._beside()
+            for i in self.view.role_instances(role)
             if (c := self.view.claim(i, "registers"))
         ]
         return f"setmaxnreg {registers}: the most of {', '.join(claims)}"
+
+    def _beside(self) -> list[str]:
+        """The role, and those of the phase with warps in its warpgroups."""
+        (phase,) = (p for p in self.view.kernel.manifest.phases if p.name == self.acts.phase)
+        running = [r.name for r in phase.roles]
+        groups = {
+            r.name: set(warpgroups(r)) for r in self.assignment.block.roles if r.name in running
+        }
+        return [name for name, own in groups.items() if own & groups[self.acts.role]]
 
     def sync(self, wait: Wait) -> Sync:
         why = wait.reason

@@ -26,7 +26,7 @@ from pipelink.model import (
 )
 from pipelink.place.assign import Assignment, assign
 from pipelink.place.lower import call, in_place, role_steps, variable
-from pipelink.place.program import async_readers
+from pipelink.place.program import async_readers, fenced_by_reader
 from pipelink.place.routes import Buffer, Route
 from pipelink.transfer.records import Shuffle
 from pipelink.view import End, View
@@ -81,7 +81,8 @@ def _phase(view: View, a: Assignment, phase: PhaseSpec, kept: tuple[str, ...]) -
     if phase.schedule is not None:
         owner = view.kernel.instance(phase.schedule[0])
         schedule = call(view, a.routes, owner, phase.schedule[1])
-    return PhasePlan(phase.name, schedule, tuple(roles), _fenced(view, a, phase))
+    moves = a.block.registers.get((phase.name, ""), ())
+    return PhasePlan(phase.name, schedule, tuple(roles), _fenced(view, a, phase), moves)
 
 
 def _fenced(view: View, a: Assignment, phase: PhaseSpec) -> bool:
@@ -134,7 +135,7 @@ def _bindings(view: View, a: Assignment, instance: Instance) -> Iterator[tuple[s
                 seen.add(end.name)
                 yield from _port_bindings(a, end, buffer)
     offsets = a.arena.offsets
-    for claim in instance.contract.claims:
+    for _, claim in view.claims_of(instance):
         if claim.kind in ("shared", "mbarrier"):
             yield claim.name, offsets[f"{instance.name}.{claim.name}"]
     for columns in a.columns:
@@ -159,6 +160,8 @@ def _port_bindings(a: Assignment, end: End, buffer: Buffer) -> Iterator[tuple[st
         yield f"{end.port.name}.{what}", a.arena.offsets[f"{buffer.name}.{what}"]
     if end.out and end.port.by not in ("", "copies"):
         yield f"{end.port.name}.fence", int(async_readers(buffer))
+    if end.port.fences:
+        yield f"{end.port.name}.fence", int(fenced_by_reader(buffer, end))
 
 
 def _channel(route: Route, phases: tuple[PhasePlan, ...]) -> ChannelPlan:
@@ -229,6 +232,8 @@ def _filling(buffer: Buffer) -> str:
     by = buffer.producer.port.by
     if by in ("", "copies"):
         return "filled by bulk copies"
+    if by == "each_thread_async":
+        return "filled by asynchronous copies, each thread arrives when its own have come"
     fence = "a fence to the async proxy" if async_readers(buffer) else "no fence"
     return f"filled by stores, {by.replace('_', ' ')} arrives, {fence}"
 
@@ -260,6 +265,12 @@ def _parameters(view: View) -> Iterator[Parameter]:
 _ACCESS = {"in": "read", "out": "write", "inout": "update"}
 
 
+def _access(ends: list[End]) -> str:
+    if any(end.port.adds for end in ends):
+        return "update"
+    return _ACCESS["".join(sorted({e.port.direction for e in ends}))]
+
+
 def _arguments(view: View) -> Iterator[Argument]:
     for name, ports in view.kernel.manifest.parameters.items():
         ends = [e for e in map(view.end, ports) if e is not None]
@@ -268,6 +279,6 @@ def _arguments(view: View) -> Iterator[Argument]:
             name=name,
             element=first.port.element,
             shape=view.shape(first.instance, first.port.shape),
-            access=_ACCESS["".join(sorted({e.port.direction for e in ends}))],
+            access=_access(ends),
             alignment=16,
         )

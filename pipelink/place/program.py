@@ -91,6 +91,12 @@ def async_readers(buffer: Buffer) -> bool:
     return any(e.port.proxy != "generic" for e in ends)
 
 
+def fenced_by_reader(buffer: Buffer, end: End) -> bool:
+    """Whether who waits for a stage has to fence it: its filler's threads are told by the hardware that
+    their copies have come, and run nothing then."""
+    return buffer.producer.port.by == "each_thread_async" and end.port.proxy == "async"
+
+
 def _local(*buffers: Buffer | None) -> frozenset[str]:
     return frozenset(b.name for b in buffers if b is not None and not b.handed)
 
@@ -127,7 +133,8 @@ def _bring(route: Route) -> Iterator[Act]:
     if route.consumer.kind == "ring" or not route.buffers:
         return
     first, end = route.buffers[0], route.consumer
-    act = Act("wait", end=end, route=route, buffer=first)
+    fence = len(route.buffers) == 1 and fenced_by_reader(first, end)
+    act = Act("wait", end=end, route=route, buffer=first, fence=fence)
     copied = len(route.buffers) > 1
     if first.handed:
         yield act

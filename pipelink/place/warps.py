@@ -1,8 +1,9 @@
 """Warps and registers: roles of one phase stand side by side, roles of different phases may share
 warps. Whole warpgroups start at a multiple of four warps, as wgmma and setmaxnreg need them.
 
-Registers move between roles by setmaxnreg, out of a pool that the launch fixes (registers.py). A role
-that does not run in a phase keeps what it had.
+Registers move between roles by setmaxnreg, out of a pool that the launch fixes (registers.py), a
+warpgroup at a time: roles that share one have the most that any of them claims. A role that does not run
+in a phase keeps what it had.
 """
 
 from __future__ import annotations
@@ -33,12 +34,14 @@ class RolePlace:
 
 @dataclass(frozen=True)
 class Block:
-    """The threads of a block, and what setmaxnreg does at the start of each phase: by (phase, role)."""
+    """The threads of a block, and what setmaxnreg does at the start of each phase: by (phase, role), and
+    with no role for warpgroups that several roles share. `held` are a role's registers in a phase."""
 
     threads: int
     launch_registers: int
     roles: tuple[RolePlace, ...]
     registers: dict[tuple[str, str], tuple[RegisterMove, ...]]
+    held: dict[tuple[str, str], int]
 
 
 def place_block(view: View, faults: list[Diagnostic]) -> Block:
@@ -49,9 +52,14 @@ def place_block(view: View, faults: list[Diagnostic]) -> Block:
     misfit = _threads_fault(view, roles, threads)
     if misfit is not None:
         faults.append(misfit)
-        return Block(threads, 0, (), {})
+        return Block(threads, 0, (), {}, {})
     launch = launch_registers(view.arch, threads, blocks)
-    return Block(threads, launch, roles, _registers(view, roles, threads, launch, faults))
+    return Block(threads, launch, roles, *_registers(view, roles, threads, launch, faults))
+
+
+def block_warps(view: View) -> int:
+    """The warps of the block."""
+    return max((r.first_warp + r.warps for r in _warps(view)), default=0)
 
 
 def _live(view: View, role: str) -> int:
@@ -132,51 +140,90 @@ def _threads_fault(view: View, roles: tuple[RolePlace, ...], threads: int) -> Di
     return None
 
 
+Moved = dict[tuple[str, str], tuple[RegisterMove, ...]]
+
+
 def _registers(
     view: View,
     roles: tuple[RolePlace, ...],
     threads: int,
     launch: int,
     faults: list[Diagnostic],
-) -> dict[tuple[str, str], tuple[RegisterMove, ...]]:
-    """What setmaxnreg sets: nothing, where it can't be used or not every role says its registers."""
-    claims = {r.name: register_claim(view, r.name) for r in roles}
-    whole = all(r.warps % WARPGROUP == 0 for r in roles)
-    if not (view.arch.setmaxnreg and len(roles) > 1 and whole and all(claims.values())):
-        faults += [
-            _above_launch(view, n, c, launch, threads)
-            for n, c in claims.items()
-            if c and c[2] > launch
-        ]
-        return {}
+) -> tuple[Moved, dict[tuple[str, str], int]]:
+    """What setmaxnreg sets, and what roles have then: nothing, where it can't be used or not every role
+    says its registers."""
+    claims = {r.name: c[2] for r in roles if (c := register_claim(view, r.name))}
+    whole = threads % 128 == 0 and len(claims) == len(roles)
+    if not (view.arch.setmaxnreg and len(roles) > 1 and whole):
+        every = [(r.name, c) for r in roles if (c := register_claim(view, r.name))]
+        faults += [_above_launch(view, n, c, launch, threads) for n, c in every if c[2] > launch]
+        return {}, {}
     held = dict.fromkeys(range(threads // 128), launch)
-    found = {}
+    found: Moved = {}
+    have: dict[tuple[str, str], int] = {}
     for phase in view.kernel.manifest.phases:
         running = [r for r in roles if any(s.name == r.name for s in phase.roles)]
+        governing = _governing(running, claims)
+        for name, groups in _batches(running):
+            wanted = {g: claims[governing[g]] for g in groups}
+            found[phase.name, name] = _moves(wanted, held)
+            held |= wanted
         for role in running:
-            claim = claims[role.name]
-            assert claim is not None, "every role claims registers here"
-            first = role.first_warp // WARPGROUP
-            groups = range(first, first + role.warps // WARPGROUP)
-            found[phase.name, role.name] = _moves(groups, held, claim[2])
-            held |= dict.fromkeys(groups, claim[2])
-        busy = {g for r in running for g in range(r.first_warp // 4, (r.first_warp + r.warps) // 4)}
-        needs = [RoleNeed(r.name, 32 * r.warps, c[2]) for r in running if (c := claims[r.name])]
-        idle = [RoleNeed("idle warps", 128, n) for g, n in held.items() if g not in busy]
+            have[phase.name, role.name] = held[role.first_warp // WARPGROUP]
+        needs, idle = _needs(governing, claims, held)
         if excess(view.arch, [*needs, *idle], view.kernel.manifest.blocks_per_sm) > 0:
             faults.append(_too_many_registers(view, needs, idle))
             break
+    return found, have
+
+
+def _needs(
+    governing: dict[int, str], claims: dict[str, int], held: dict[int, int]
+) -> tuple[list[RoleNeed], list[RoleNeed]]:
+    """What the roles of a phase have by whose claim, and what idle warpgroups keep."""
+    names = list(governing.values())
+    needs = [RoleNeed(n, 128 * names.count(n), claims[n]) for n in dict.fromkeys(names)]
+    return needs, [RoleNeed("idle warps", 128, n) for g, n in held.items() if g not in governing]
+
+
+def warpgroups(role: RolePlace) -> range:
+    """The warpgroups that a role has warps of."""
+    return range(role.first_warp // WARPGROUP, -(-(role.first_warp + role.warps) // WARPGROUP))
+
+
+def _governing(running: list[RolePlace], claims: dict[str, int]) -> dict[int, str]:
+    """For each warpgroup in use the role that claims the most of those in it."""
+    found: dict[int, str] = {}
+    for role in running:
+        for group in warpgroups(role):
+            other = found.get(group)
+            if other is None or claims[role.name] > claims[other]:
+                found[group] = role.name
     return found
 
 
-def _moves(groups: range, held: dict[int, int], registers: int) -> tuple[RegisterMove, ...]:
-    """Warpgroups that have another number, those side by side that have the same at once: up and down
-    are two instructions."""
+def _batches(running: list[RolePlace]) -> Iterator[tuple[str, list[int]]]:
+    """Warpgroups that are set together: those of several roles before the roles part, under no name, then
+    each role's own."""
+    owners: dict[int, list[str]] = {}
+    for role in running:
+        for group in warpgroups(role):
+            owners.setdefault(group, []).append(role.name)
+    yield "", [g for g, names in owners.items() if len(names) > 1]
+    for role in running:
+        yield role.name, [g for g in warpgroups(role) if owners[g] == [role.name]]
+
+
+def _moves(wanted: dict[int, int], held: dict[int, int]) -> tuple[RegisterMove, ...]:
+    """Warpgroups that have another number than they want, those side by side of the same kind at once."""
     found: list[RegisterMove] = []
-    for group in (g for g in groups if held[g] != registers):
+    for group, registers in wanted.items():
+        if held[group] == registers:
+            continue
         last = found[-1] if found else None
         first = group * WARPGROUP
-        if last and last.held == held[group] and last.first_warp + last.warps == first:
+        alike = last and (last.held, last.registers) == (held[group], registers)
+        if last and alike and last.first_warp + last.warps == first:
             found[-1] = replace(last, warps=last.warps + WARPGROUP)
         else:
             found.append(RegisterMove(first, WARPGROUP, held[group], registers))
@@ -248,5 +295,5 @@ def _above_launch(
             *dict.fromkeys(_warp_places(view)),
         ),
         notes=(f"{registers} x {threads} = {registers * threads}, of {launch * threads}",),
-        help="registers move between roles only if each role is of whole warpgroups and claims registers",
+        help="registers move between roles only if each claims registers and the block is of whole warpgroups",
     )

@@ -29,10 +29,14 @@ inline namespace format2 {
 // The number of an instance in one kernel. One object may stand in a kernel more than once.
 enum class Self : unsigned {};
 
-// A tile of the kernel's schedule, in tiles, not elements.
+// A tile of the kernel's schedule, in tiles, not elements. Where rows are in groups `row` counts within
+// its group, and the tile has the rows from `first` to `end`, in elements of all groups.
 struct Tile {
     int row;
     int column;
+    int group;
+    int first;
+    int end;
 };
 
 // Where one side of a ring stands: kept by the glue over all tiles of a role.
@@ -59,6 +63,7 @@ __device__ void pipelink_unbound();
 __device__ std::uint32_t pipelink_region(pipelink::Self self, std::uint64_t slot, std::uint32_t offset);
 __device__ void pipelink_wait(pipelink::Self self, std::uint64_t slot, unsigned index, std::uint32_t mbarrier, unsigned parity);
 __device__ void pipelink_arrive(pipelink::Self self, std::uint64_t slot, unsigned index, std::uint32_t mbarrier);
+__device__ void pipelink_arrive_async(pipelink::Self self, std::uint64_t slot, unsigned index, std::uint32_t mbarrier);
 __device__ void pipelink_arrive_expect(pipelink::Self self, std::uint64_t slot, unsigned index, std::uint32_t mbarrier, std::uint32_t bytes);
 __device__ void pipelink_barrier_sync(pipelink::Self self, std::uint64_t slot, unsigned id, unsigned threads);
 }

@@ -295,12 +295,18 @@ constexpr auto claims_tensor_columns(Columns, PIPELINK_HERE) {
 }
 
 // A claim that is one number of the role: its warps, the registers of a thread, stack bytes.
-template <Name kind, class Amount>
-struct RoleClaim : Claim<kind> {
-    using Claim<kind>::Claim;
+template <Name kind, class Amount, Name... entries>
+struct RoleClaim : Claim<joined<kind, entries...>()> {
+    using Claim<joined<kind, entries...>()>::Claim;
+    // In which entries it is needed, where a component has entries for several roles.
+    template <Name... names>
+    constexpr auto during() const {
+        return RoleClaim<kind, Amount, names...>(this->place);
+    }
     static constexpr void describe(Writer& out) {
         out.field("kind", kind.text);
         write_expression<Amount>(out, "amount");
+        write_scope<PerRole, entries...>(out);
     }
 };
 template <ExpressionOrNumber Amount>

@@ -54,19 +54,26 @@ struct Schedule {
 };
 
 // A side of the tile schedule: as many tiles as steps cover `Of`.
-template <class Of, class Step>
+template <class Of, class Step, bool groups>
 struct Tiling {
+    // The side is cut into groups, whose sizes only the run knows, and each group into tiles: the
+    // schedule sets a tile's `group`, `first` and `end`.
+    constexpr auto in_groups() const { return Tiling<Of, Step, true>{}; }
     static constexpr void write(Writer& out) {
         out.separate();
         out.put('{');
         write_expression<Of>(out, "of");
         write_expression<Step>(out, "step");
+        if constexpr (groups) {
+            out.key("groups");
+            out.truth(true);
+        }
         out.put('}');
     }
 };
 template <ExpressionOrNumber Of, ExpressionOrNumber Step>
 constexpr auto steps_over(Of, Step) {
-    return Tiling<expression_of<Of>, expression_of<Step>>{};
+    return Tiling<expression_of<Of>, expression_of<Step>, false>{};
 }
 
 template <class...>

@@ -75,6 +75,11 @@ template <ExpressionOrNumber Step>
 constexpr auto by_column(Step) {
     return Cover<"column", expression_of<Step>, false>{};
 }
+// The rows from `tile.first` to `tile.end`, `step` at most: of a schedule whose rows are in groups.
+template <ExpressionOrNumber Step>
+constexpr auto by_group(Step) {
+    return Cover<"group", expression_of<Step>, true>{};
+}
 // `size` elements, for each tile.
 template <ExpressionOrNumber Size>
 constexpr auto whole(Size) {
@@ -133,27 +138,36 @@ constexpr auto tensor_map_in(Extents, Box, Swizzle<swizzle>, PIPELINK_HERE) {
 }
 
 // A tensor in global memory, reached by its address.
-template <Name name, class Element, class Extents, bool out_, class... Covers>
+template <Name name, class Element, class Extents, bool out_, bool adds_, class... Covers>
 struct Array : Port<name> {
     using Port<name>::Port;
     using Argument = std::conditional_t<out_, Element*, const Element*>;
     template <class... Sides>
     constexpr auto covers(Sides...) const {
-        return Array<name, Element, Extents, out_, Sides...>(this->place);
+        return Array<name, Element, Extents, out_, adds_, Sides...>(this->place);
+    }
+    // The code adds to what is there, in atomic operations: the caller's values count.
+    constexpr auto adds() const {
+        static_assert(out_, "what is added to is written: array_out");
+        return Array<name, Element, Extents, out_, true, Covers...>(this->place);
     }
     static constexpr void describe(Writer& out) {
         describe_port<element_name<Element>>(out, "global", out_ ? "out" : "in");
         Extents::write(out, "shape");
         write_covers<Covers...>(out);
+        if constexpr (adds_) {
+            out.key("adds");
+            out.truth(true);
+        }
     }
 };
 template <Name name, class Element, class Extents>
 constexpr auto array_in(Extents, PIPELINK_HERE) {
-    return Array<name, Element, Extents, false>(Place{file, line});
+    return Array<name, Element, Extents, false, false>(Place{file, line});
 }
 template <Name name, class Element, class Extents>
 constexpr auto array_out(Extents, PIPELINK_HERE) {
-    return Array<name, Element, Extents, true>(Place{file, line});
+    return Array<name, Element, Extents, true, false>(Place{file, line});
 }
 
 // Values in the registers of each thread, handed to the next step of the same role: together a tile
@@ -260,6 +274,12 @@ struct ByCopies {
 };
 inline constexpr ByCopies by_copies{};
 
+// Each thread of the role copies asynchronously (cp.async), and arrives when its own copies have come.
+struct EachThreadAsync {
+    static constexpr const char* name = "each_thread_async";
+};
+inline constexpr EachThreadAsync each_thread_async{};
+
 // A ring of stages in shared memory. The link places each part as an array over the stages, and one
 // full and one empty mbarrier a stage; the glue initialises the barriers for those who arrive.
 template <Name name_, class Stages, class By, class Proxy, class... Parts>
@@ -338,7 +358,8 @@ struct RingOut : Ring<name, Stages, By, Proxy, Parts...> {
     // The current stage is written, by stores of this thread: every thread of the role calls it.
     // The link decides whether the consumer's proxy needs a fence.
     __device__ __forceinline__ static void commit(Self self, const RingState& state) {
-        static_assert(Arriver<By>, "copies fill this ring: announce its bytes with expect");
+        static_assert(Arriver<By>,
+                      "copies fill this ring: announce its bytes with expect, or commit_async");
         static_assert(!std::is_same_v<By, EachWarpgroup>,
                       "threads of a warpgroup do not wait for one another: let each_warp arrive");
         if (pipelink_bind(self, part_slot<name, "fence">())) fence_async_proxy();
@@ -348,6 +369,13 @@ struct RingOut : Ring<name, Stages, By, Proxy, Parts...> {
             pipelink_arrive(self, Base::full_slot, state.stage, Base::full(self, state.stage));
         }
     }
+    // This thread has started its copies into the current stage, by cp.async: every thread of the role
+    // calls it, and the hardware arrives for each when they have come. Who waits has the fence.
+    __device__ __forceinline__ static void commit_async(Self self, const RingState& state) {
+        static_assert(std::is_same_v<By, EachThreadAsync>,
+                      "this ring is not filled by each_thread_async");
+        pipelink_arrive_async(self, Base::full_slot, state.stage, Base::full(self, state.stage));
+    }
     static constexpr void describe(Writer& out) { Base::describe_ring(out, "out"); }
 };
 
@@ -356,10 +384,15 @@ template <Name name, class Stages, class By, class Proxy, class... Parts>
 struct RingIn : Ring<name, Stages, By, Proxy, Parts...> {
     using Base = Ring<name, Stages, By, Proxy, Parts...>;
     using Base::Base;
+    // Whether the link may ask for a fence after the wait: for what threads copied asynchronously.
+    static constexpr bool fences = std::is_same_v<Proxy, AsyncProxy>;
     // Waits until the current stage is filled.
     __device__ __forceinline__ static void wait(Self self, const RingState& state) {
         pipelink_wait(self, Base::full_slot, state.stage, Base::full(self, state.stage),
                       state.phase);
+        if constexpr (fences) {
+            if (pipelink_bind(self, part_slot<name, "fence">())) fence_async_proxy();
+        }
     }
     // `stage` is read: every thread of the role calls it, those who arrive free the stage.
     __device__ __forceinline__ static void release(Self self, unsigned stage) {
@@ -368,7 +401,13 @@ struct RingIn : Ring<name, Stages, By, Proxy, Parts...> {
         if (!By::elected(self)) return;
         pipelink_arrive(self, Base::empty_slot, stage, Base::empty(self, stage));
     }
-    static constexpr void describe(Writer& out) { Base::describe_ring(out, "in"); }
+    static constexpr void describe(Writer& out) {
+        Base::describe_ring(out, "in");
+        if constexpr (fences) {
+            out.key("fences");
+            out.truth(true);
+        }
+    }
 };
 
 // `ring_out<"name">()(stages, by_copies, parts...)`: the place is taken by the first call.
@@ -378,6 +417,10 @@ struct RingOutMaker {
     template <ExpressionOrNumber Stages, class... Parts>
     constexpr auto operator()(Stages, ByCopies, Parts...) const {
         return RingOut<name, expression_of<Stages>, ByCopies, AsyncProxy, Parts...>(place);
+    }
+    template <ExpressionOrNumber Stages, class... Parts>
+    constexpr auto operator()(Stages, EachThreadAsync, Parts...) const {
+        return RingOut<name, expression_of<Stages>, EachThreadAsync, GenericProxy, Parts...>(place);
     }
     template <ExpressionOrNumber Stages, Arriver By, class... Parts>
     constexpr auto operator()(Stages, By, Parts...) const {

@@ -109,6 +109,20 @@ consteval std::uint64_t part_slot() {
     return hash_bytes(text, size);
 }
 
+// "warps" and "load" to "warps_load": a name made of others.
+template <Name first, Name... rest>
+consteval auto joined() {
+    constexpr std::size_t size = (sizeof(first.text) + ... + sizeof(rest.text));
+    char text[size]{};
+    std::size_t end = 0;
+    const auto add = [&](const char* part) {
+        if (end) text[end++] = '_';
+        for (std::size_t i = 0; part[i]; ++i) text[end++] = part[i];
+    };
+    (add(first.text), ..., add(rest.text));
+    return Name<size>(text);
+}
+
 // Where a line of a contract stands, in its owner's source or a header of it.
 struct Place {
     const char* file;

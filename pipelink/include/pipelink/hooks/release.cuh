@@ -48,6 +48,12 @@ __device__ void pipelink_arrive(pipelink::Self, std::uint64_t, unsigned, std::ui
     asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(mbarrier) : "memory");
 }
 
+// When the copies have come that this thread started by cp.async; it counts as one of the arrivals.
+__device__ void pipelink_arrive_async(pipelink::Self, std::uint64_t, unsigned,
+                                      std::uint32_t mbarrier) {
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(mbarrier) : "memory");
+}
+
 __device__ void pipelink_arrive_expect(pipelink::Self, std::uint64_t, unsigned,
                                        std::uint32_t mbarrier, std::uint32_t bytes) {
     asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(mbarrier),
