@@ -199,7 +199,8 @@ def _setmaxnreg(every: tuple[RegisterMove, ...], warps: int) -> list[tuple[str, 
     for move in every:
         direction = "inc" if move.registers > move.held else "dec"
         first, end = 32 * move.first_warp, 32 * (move.first_warp + move.warps)
-        condition = f"if (threadIdx.x >= {first} && threadIdx.x < {end}) "
+        least = f"threadIdx.x >= {first} && " if first else ""
+        condition = f"if ({least}threadIdx.x < {end}) "
         instruction = f"setmaxnreg.{direction}.sync.aligned.u32 {move.registers};"
         moves.append(("" if move.warps == warps else condition, instruction))
     return moves

@@ -193,6 +193,20 @@ class View:
         run = self._run[end.instance.name]
         return bool(taking and run) and not taking & run
 
+    def launch_extents(self) -> list[str]:
+        """What a launch fixes: the extents that entries in use take, or that ports in use have as sides."""
+        found: dict[str, None] = {}
+        for instance in self.kernel.instances:
+            run = self._run[instance.name]
+            entries = [e for e in instance.contract.entries if e.name in run]
+            read = {a for e in entries for a in e.arguments} | {t.of for e in entries for t in e.tiles}
+            for index, port in enumerate(instance.contract.ports):
+                if port.space == "global" and not self.idle(End(instance, index)):
+                    read |= set(port.shape)
+            extents = (f.name for f in instance.contract.facts if f.kind == "extent")
+            found |= dict.fromkeys(name for name in extents if name in read)
+        return list(found)
+
     @cached_property
     def _run(self) -> dict[str, frozenset[str]]:
         """The entries of each instance that the kernel runs."""

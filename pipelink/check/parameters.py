@@ -39,9 +39,7 @@ def connected(view: View) -> Iterator[Diagnostic]:
 
 def bounds(view: View) -> Iterator[Diagnostic]:
     """Only an extent that a component reads from a tensor's shape can have bounds."""
-    extents = {
-        f.name for i in view.kernel.instances for f in i.contract.facts if f.kind == "extent"
-    }
+    extents = view.launch_extents()
     for name in view.kernel.manifest.extents:
         if name not in extents:
             yield Diagnostic(

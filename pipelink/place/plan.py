@@ -253,10 +253,7 @@ def _parameters(view: View) -> Iterator[Parameter]:
                 swizzle=port.swizzle,
                 access="read" if port.direction == "in" else "write",
             )
-    extents = [
-        f.name for i in view.kernel.instances for f in i.contract.facts if f.kind == "extent"
-    ]
-    for name in dict.fromkeys(extents):
+    for name in view.launch_extents():
         yield Parameter(
             kind="extent", name=name, bounds=view.kernel.manifest.extents.get(name, ANY_EXTENT)
         )
