@@ -90,6 +90,27 @@ constexpr void write_covers(Writer& out) {
     }
 }
 
+// What holds of the values of an integer array when the kernel starts: a debug launch checks it.
+template <Name what, class... Sizes>
+struct Holds {
+    static constexpr void write(Writer& out) {
+        out.separate();
+        out.put('{');
+        out.field("what", what.text);
+        if constexpr (sizeof...(Sizes) > 0) Shape<Sizes...>::write(out, "sizes");
+        out.put('}');
+    }
+};
+template <class... Held>
+constexpr void write_holds(Writer& out) {
+    if constexpr (sizeof...(Held) > 0) {
+        out.key("holds");
+        out.put('[');
+        (Held::write(out), ...);
+        out.put(']');
+    }
+}
+
 struct PortTag {};
 
 template <Name name_>
@@ -132,19 +153,51 @@ constexpr auto tensor_map_in(Extents, Box, Swizzle<swizzle>, PIPELINK_HERE) {
     return TensorMapIn<name, Element, Extents, Box, swizzle>(Place{file, line});
 }
 
+template <class...>
+struct Items {};
+
 // A tensor in global memory, reached by its address.
-template <Name name, class Element, class Extents, bool out_, class... Covers>
-struct Array : Port<name> {
+template <Name name, class Element, class Extents, bool out_, class Covers = Items<>,
+          class Held = Items<>>
+struct Array;
+template <Name name, class Element, class Extents, bool out_, class... Covers, class... Held>
+struct Array<name, Element, Extents, out_, Items<Covers...>, Items<Held...>> : Port<name> {
     using Port<name>::Port;
     using Argument = std::conditional_t<out_, Element*, const Element*>;
     template <class... Sides>
     constexpr auto covers(Sides...) const {
-        return Array<name, Element, Extents, out_, Sides...>(this->place);
+        return Array<name, Element, Extents, out_, Items<Sides...>, Items<Held...>>(this->place);
+    }
+    // Every value is at least 0 and less than the number of elements of a shape.
+    template <class... Sizes>
+    constexpr auto below(Shape<Sizes...>) const {
+        static_assert(sizeof...(Sizes) > 0, "below takes a shape of at least one size");
+        return holding<Holds<"below", Sizes...>>();
+    }
+    // No value stands twice.
+    constexpr auto distinct() const { return holding<Holds<"distinct">>(); }
+    // The first value is 0, none is less than the one before, the last is the number of elements of
+    // a shape.
+    template <class... Sizes>
+    constexpr auto ascending(Shape<Sizes...>) const {
+        static_assert(sizeof...(Sizes) > 0, "ascending takes a shape of at least one size");
+        return holding<Holds<"ascending", Sizes...>>();
     }
     static constexpr void describe(Writer& out) {
         describe_port<element_name<Element>>(out, "global", out_ ? "out" : "in");
         Extents::write(out, "shape");
         write_covers<Covers...>(out);
+        write_holds<Held...>(out);
+    }
+
+  private:
+    template <class More>
+    constexpr auto holding() const {
+        static_assert(std::is_integral_v<Element>,
+                      "below, distinct and ascending are for arrays of integers");
+        static_assert(!out_, "below, distinct and ascending are for arrays that are read");
+        return Array<name, Element, Extents, out_, Items<Covers...>, Items<Held..., More>>(
+            this->place);
     }
 };
 template <Name name, class Element, class Extents>
