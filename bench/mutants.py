@@ -41,11 +41,13 @@ WORDS = {
     "fragment_in": ("fragment_out",),
     "array_out": ("array_in",),
     "array_in": ("array_out",),
+    "below": ("ascending",),
+    "ascending": ("below",),
     "true": ("false",),
     "false": ("true",),
 }
 SIGNS = {"*": "+", "/": "*", "-": "+", "%": "/", "==": "!=", ">=": ">", "<=": "<", "&&": "||"}
-CHAINED = re.compile(r"\.(?:clipped|per_warp|per_warpgroup|edge_zero|edge_undefined)\(\)")
+CHAINED = re.compile(r"\.(?:clipped|per_warp|per_warpgroup|edge_zero|edge_undefined|distinct)\(\)")
 
 
 @dataclass

@@ -66,6 +66,7 @@ ELEMENT_TYPES = {
     "u8": "unsigned char",
     "i64": "long long",
 }
+INTEGERS = ("i32", "i8", "u8", "i64")
 
 # A value of a fact: an integer, a truth, or a text (a name, an element type, a layout).
 Value = bool | int | str
@@ -188,6 +189,14 @@ class Cover(Record, frozen=True):
     clipped: bool = False
 
 
+class Holds(Record, frozen=True):
+    """What holds of the values of an integer array when the kernel starts: each is at least 0 and
+    `below` the product of the sizes; they are `distinct`; they are `ascending` from 0 to the product."""
+
+    what: Literal["below", "distinct", "ascending"]
+    sizes: tuple[str, ...] = ()
+
+
 class Port(Record, frozen=True):
     """A typed tensor endpoint; which fields are used depends on `space`."""
 
@@ -207,6 +216,7 @@ class Port(Record, frozen=True):
     by: Arriver = ""
     proxy: Literal["", "generic", "async"] = ""
     covers: tuple[Cover, ...] = ()
+    holds: tuple[Holds, ...] = ()
     # The code that waits for a stage fences its proxy where the link says so.
     fences: bool = False
     # A tensor that is written by atomic additions to what is there.

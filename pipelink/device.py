@@ -1,5 +1,6 @@
 """The CUDA driver, as the loader calls it. Every refusal of it is a `DriverError` with a reason."""
 
+from array import array
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -69,12 +70,12 @@ def outside_capture() -> Iterator[None]:
 def follow(ordinal: int, stream: int, producer: int) -> None:
     """Orders what comes on `stream` after what is on `producer`; both or none may be captured."""
     with current(primary(ordinal)):
-        captured, theirs = _captured(stream), _captured(producer)
-        if captured != theirs:
+        ours, theirs = captured(stream), captured(producer)
+        if ours != theirs:
             # The driver would refuse the wait and break the capture off.
             raise LaunchError(
                 f"must come by a stream that is captured if the launch's is: {producer:#x} "
-                f"{_IS[theirs]} captured, {stream:#x} {_IS[captured]}"
+                f"{_IS[theirs]} captured, {stream:#x} {_IS[ours]}"
             )
         flags = int(driver.CUevent_flags.CU_EVENT_DISABLE_TIMING)
         event = call("no event to order two streams by", driver.cuEventCreate(flags))
@@ -85,14 +86,30 @@ def follow(ordinal: int, stream: int, producer: int) -> None:
             driver.cuEventDestroy(event)
 
 
+def wait(what: str, stream: int) -> None:
+    """Until the work on a stream is done; `what` names it where it fails."""
+    call(what, driver.cuStreamSynchronize(stream))
+
+
+def integers(what: str, code: str, count: int, pointer: int, stream: int) -> "array[int]":
+    """A copy of an array of integers on the device, of the type that the array module calls `code`."""
+    # A synchronous copy would go by the legacy stream, which other streams wait for.
+    values = array(code, bytes(array(code).itemsize * count))
+    host, size = values.buffer_info()[0], values.itemsize * count
+    call(what, driver.cuMemcpyDtoHAsync(host, pointer, size, stream))
+    wait(what, stream)
+    return values
+
+
 _IS = {True: "is", False: "is not"}
 
 
-def _captured(stream: int) -> bool:
+def captured(stream: int, beside_another: bool = False) -> bool:
+    """`beside_another`: what is said of the legacy stream, which is never captured and can't be asked,
+    or waited for, while another one is."""
     found = driver.cuStreamIsCapturing(stream)
-    # The legacy stream is never captured, and can't be asked while another one is.
     if int(found[0]) == int(driver.CUresult.CUDA_ERROR_STREAM_CAPTURE_IMPLICIT):
-        return False
+        return beside_another
     return bool(int(call(f"stream {stream:#x}", found)))
 
 

@@ -98,6 +98,7 @@ SAME_VALUE = agree("all who state it must state the same")
 SAME_TYPE = agree("all who compile this type must have one layout of it")
 PLAYED = agree("the other ends of its rings must play along")
 TILED = agree("the tile schedule and those who cover tensors by it must fit")
+HELD = agree("who fills the array must keep to it: a debug launch refuses other values")
 ROLE = agree("the other steps of its role must claim as many (PL023)")
 FIXED = agree("nobody else in a kernel may fix the same id (PL032)")
 COPIED = relink("bulk copies and tensor maps are made anew")
@@ -106,6 +107,7 @@ NUMBERED = relink("barrier ids are given anew, and must suffice")
 ARRIVALS = relink("mbarriers are initialised anew")
 MUST_HOLD = agree("the facts of every kernel must meet it (PL020)")
 FREE = compatible("kernels need not meet it any more")
+LET_GO = compatible("who fills the array need not keep to it any more")
 RUNNABLE = compatible("manifests may run it")
 UNCONNECTED = agree("manifests must connect it (PL022)")
 DISCONNECTED = breaking("manifests that connect it are refused (PL016)")
@@ -319,6 +321,7 @@ RULES: Mapping[type[abi.Record], Mapping[str, Rule]] = {
         "parts": Items("part", lambda _: (OTHER_END, OTHER_END), order=OTHER_END),
         "proxy": relink("whether the producer needs a fence is decided anew"),
         "covers": Items("cover", lambda _: (TILED, TILED), ("along",), TILED),
+        "holds": Items("condition", lambda _: (HELD, LET_GO), ("what",)),
     },
     abi.Part: {
         "name": KEY,
@@ -328,6 +331,7 @@ RULES: Mapping[type[abi.Record], Mapping[str, Rule]] = {
     },
     abi.Copy: {"port": KEY, "count": COPIED},
     abi.Cover: {"along": KEY, "step": TILED, "clipped": _clipped},
+    abi.Holds: {"what": KEY, "sizes": HELD},
     abi.Entry: {
         "name": KEY,
         "kind": NOT_RUN,

@@ -20,7 +20,7 @@ _TYPES = {"int": int, "bool": bool, "text": str, "element": str, "layout": str}
 # Fields that hold expressions, or layouts of them.
 _COMPUTED = {
     *("value", "condition", "amount", "arrivals", "count", "stages", "bytes"),
-    *("shape", "box", "step", "of", "layout"),
+    *("shape", "box", "step", "of", "layout", "sizes"),
 }
 # Lists that tools write, of what a large component has many of.
 _LONG = {"facts", "strong", "weak", "types"}
@@ -284,6 +284,21 @@ def _port(port: Port) -> Iterator[str]:
             f"port '{port.name}' covers {len(port.covers)} sides of a tensor that has "
             f"{len(port.shape)}"
         )
+    yield from _holds(port)
+
+
+def _holds(port: Port) -> Iterator[str]:
+    said = ", ".join(f"'{h.what}'" for h in port.holds)
+    if said and (port.space != "global" or port.box):
+        yield f"port '{port.name}' holds {said}, and is no array in global memory"
+    elif said and port.element not in abi.INTEGERS:
+        yield f"port '{port.name}' holds {said}, and has elements of type '{port.element[:80]}'"
+    elif said and port.direction != "in":
+        yield f"port '{port.name}' holds {said}, and is not read"
+    for held in port.holds:
+        if (held.what == "distinct") == bool(held.sizes):
+            has = "has sizes, it takes none" if held.sizes else "has no sizes"
+            yield f"'{held.what}' of port '{port.name}' {has}"
 
 
 def _copies(boxes: Collection[str], port: Port) -> Iterator[str]:

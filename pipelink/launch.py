@@ -14,14 +14,19 @@ Launch metadata, format 2, is a JSON object beside the cubin:
     threads, shared_bytes    of a block; the shared bytes are dynamic
     grid            {"kind": "persistent", "blocks_per_sm": n}
     arguments       [{"name", "element", "shape", "access", "alignment"}]: what the caller passes;
-                    access is "read", "write" or "update"
+                    access is "read", "write" or "update"; some have `holds` too, what holds of the
+                    values when the kernel starts, which a debug launch checks:
+                    {"what": "below", "sizes"}: each is at least 0 and less than the sizes' product
+                    {"what": "distinct"}: none stands twice
+                    {"what": "ascending", "sizes"}: from 0 to the product, none less than the one before
     parameters      the kernel's parameters in order:
                     {"kind": "tensor_map", "argument", "element", "shape", "box", "swizzle"}
                     {"kind": "pointer", "argument"}
                     {"kind": "extent", "name", "bounds": [least, most]}: an int32
 
-Shapes and boxes have the outermost dimension first and are contiguous. An entry of a shape is a
-number, or the name of an extent, which the arguments' shapes fix at launch and must agree on.
+Shapes and boxes have the outermost dimension first and are contiguous. An entry of a shape,
+and a size, is a number, or the name of an extent, which the arguments' shapes fix at launch and must
+agree on.
 Other keys inform people; whatever a launch depends on raises the format's number.
 """
 
@@ -29,8 +34,9 @@ import json
 import re
 import reprlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import combinations
+from dataclasses import dataclass, replace
+from itertools import combinations, pairwise
+from math import prod
 from typing import Any
 
 FORMAT = 2
@@ -45,6 +51,8 @@ ELEMENT_BYTES = {
     **dict.fromkeys(("f32", "i32", "u32"), 4),
     **dict.fromkeys(("f64", "i64", "u64"), 8),
 }
+# What the array module calls an integer element.
+INTEGERS = {"i8": "b", "u8": "B", "i32": "i", "u32": "I", "i64": "q", "u64": "Q"}
 _ARCH = re.compile(r"sm_(\d+)(\d)([af]?)", re.ASCII)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
@@ -65,12 +73,21 @@ Shape = tuple[int | str, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Holds:
+    """What holds of an argument's values when the kernel starts."""
+
+    what: str
+    sizes: Shape
+
+
+@dataclass(frozen=True, slots=True)
 class Argument:
     name: str
     element: str
     shape: Shape
     access: str
     alignment: int
+    holds: tuple[Holds, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +242,28 @@ def _arguments(data: _Value) -> tuple[Argument, ...]:
             row.of("shape").shape(),
             row.of("access").known(*ACCESSES),
             row.of("alignment").count(1),
+            _holds(row),
         )
     if not arguments:
         raise data.wrong("an array of at least one argument")
     return tuple(arguments.values())
+
+
+def _holds(data: _Value) -> tuple[Holds, ...]:
+    """Of an argument, of which most say nothing."""
+    if "holds" not in data.it:
+        return ()
+    if data.it["element"] not in INTEGERS or data.it["access"] == "write":
+        raise data.wrong("an array of integers that is read, as it has holds")
+    return tuple(map(_held, data.of("holds").rows()))
+
+
+def _held(data: _Value) -> Holds:
+    what = data.of("what").known(*_HELD)
+    sizes = () if what == "distinct" else data.of("sizes").shape()
+    if not sizes and what != "distinct":
+        raise data.of("sizes").wrong("an array of at least one size")
+    return Holds(what, sizes)
 
 
 def _parameter(data: _Value) -> Parameter:
@@ -268,6 +303,10 @@ def _refer(metadata: Metadata) -> None:
     # A map that saw more of a tensor than its argument's shape would let the kernel read past it.
     arguments = {a.name: a for a in metadata.arguments}
     extents = {n for a in metadata.arguments for n in a.shape if isinstance(n, str)}
+    for argument in metadata.arguments:
+        for size in (n for held in argument.holds for n in held.sizes):
+            if isinstance(size, str) and size not in extents:
+                raise ValueError(f"{size!r}, which {argument.name} holds, is an extent of no shape")
     for number, parameter in enumerate(metadata.parameters):
         key = f"parameters[{number}]"
         if isinstance(parameter, Extent):
@@ -276,14 +315,14 @@ def _refer(metadata: Metadata) -> None:
                     f"{key}.name {parameter.name!r} is an extent of no argument's shape"
                 )
             continue
-        argument = arguments.get(parameter.argument)
-        if argument is None:
+        of = arguments.get(parameter.argument)
+        if of is None:
             raise ValueError(f"{key}.argument {parameter.argument!r} is the name of no argument")
         if isinstance(parameter, TensorMap) and (
-            (parameter.element, parameter.shape) != (argument.element, argument.shape)
+            (parameter.element, parameter.shape) != (of.element, of.shape)
             or len(parameter.box) != len(parameter.shape)
         ):
-            raise ValueError(f"{key}, a tensor map, does not fit the shape of {argument.name}")
+            raise ValueError(f"{key}, a tensor map, does not fit the shape of {of.name}")
 
 
 # --- Checks before a launch: pure, on plain values --------------------------------------------
@@ -349,7 +388,7 @@ def check_variants(variants: Sequence[Metadata]) -> None:
     """Refuses variants that can't stand in for one another, and one that no call could reach."""
     last = variants[-1]
     for other in variants[:-1]:
-        if other.arguments != last.arguments:
+        if _passed(other) != _passed(last):
             raise LoadError(
                 f"kernels {other.kernel} and {last.kernel} are no variants of one another: the first "
                 f"takes ({other.takes()}), the second takes ({last.takes()})"
@@ -361,6 +400,11 @@ def check_variants(variants: Sequence[Metadata]) -> None:
                 f"kernel {second.kernel} would never run behind {first.kernel}, which takes all of "
                 "its sizes; name the narrower first"
             )
+
+
+def _passed(variant: Metadata) -> list[Argument]:
+    """The arguments as a caller passes them: of their values each variant says what it needs itself."""
+    return [replace(argument, holds=()) for argument in variant.arguments]
 
 
 def _contains(outer: tuple[int, int], inner: tuple[int, int]) -> bool:
@@ -541,6 +585,74 @@ def _bytes(tensor: Tensor) -> int:
     for n in tensor.shape:
         size *= n
     return size
+
+
+# --- The values of arrays, which a debug launch checks ------------------------------------------
+
+
+def value_fault(
+    argument: Argument, shape: Sequence[int], extents: Mapping[str, int], values: Sequence[int]
+) -> str | None:
+    """What does not hold of an argument's values, which stand row by row; None where all holds."""
+    strides = row_major(shape)
+
+    def at(index: int) -> str:
+        places = [index // by % side for by, side in zip(strides, shape, strict=True)]
+        return f"{argument.name}{text(places)}"
+
+    for held in argument.holds:
+        fault = _HELD[held.what](values, at, *_product(held.sizes, extents))
+        if fault:
+            return fault
+    return None
+
+
+def _product(sizes: Shape, extents: Mapping[str, int]) -> tuple[int, str]:
+    """The product of sizes, and how it comes about, where that says more than the number."""
+    product = prod(n if isinstance(n, int) else extents[n] for n in sizes)
+    if len(sizes) == 1:
+        return product, "" if isinstance(sizes[0], int) else f" ({sizes[0]})"
+    factors = (str(n) if isinstance(n, int) else f"{n} {extents[n]}" for n in sizes)
+    return product, f" ({' x '.join(factors)})"
+
+
+_At = Callable[[int], str]
+
+
+def _below(values: Sequence[int], at: _At, limit: int, why: str) -> str:
+    for index, value in enumerate(values):
+        if not 0 <= value < limit:
+            wanted = "at least 0" if value < 0 else f"below {limit}{why}"
+            return f"{at(index)} is {value}, and must be {wanted}"
+    return ""
+
+
+def _distinct(values: Sequence[int], at: _At, limit: int, why: str) -> str:
+    seen: dict[int, int] = {}
+    for index, value in enumerate(values):
+        first = seen.setdefault(value, index)
+        if first != index:
+            return f"{at(index)} is {value}, which is {at(first)} too: values are distinct"
+    return ""
+
+
+def _ascending(values: Sequence[int], at: _At, end: int, why: str) -> str:
+    if values[0] != 0:
+        return f"{at(0)} is {values[0]}, and must be 0"
+    for index, (before, value) in enumerate(pairwise(values), 1):
+        if value < before:
+            last = at(index - 1)
+            return f"{at(index)} is {value}, less than {last}, which is {before}: values ascend"
+    if values[-1] != end:
+        return f"{at(len(values) - 1)} is {values[-1]}, and must be {end}{why}"
+    return ""
+
+
+_HELD: dict[str, Callable[[Sequence[int], _At, int, str], str]] = {
+    "below": _below,
+    "distinct": _distinct,
+    "ascending": _ascending,
+}
 
 
 def check_device(

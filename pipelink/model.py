@@ -362,7 +362,14 @@ class Parameter(Record, frozen=True):
     bounds: tuple[int, int] | None = None
 
 
-class Argument(Record, frozen=True):
+class Holds(Record, frozen=True, omit_defaults=True):
+    """What holds of an argument's values, as in abi.py; sizes are integers or names of extents."""
+
+    what: str
+    sizes: tuple[int | str, ...] = ()
+
+
+class Argument(Record, frozen=True, omit_defaults=True):
     """A tensor that the caller passes, in order."""
 
     name: str
@@ -370,6 +377,7 @@ class Argument(Record, frozen=True):
     shape: tuple[int | str, ...]
     access: str
     alignment: int
+    holds: tuple[Holds, ...] = ()
 
 
 class Choice(Record, frozen=True):

@@ -15,6 +15,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,7 @@ from pipelink.arrays import current_stream, describe, is_torch
 from pipelink.device import DriverError, call
 from pipelink.launch import (
     ELEMENT_BYTES,
+    INTEGERS,
     LaunchError,
     LoadError,
     Metadata,
@@ -41,6 +43,7 @@ from pipelink.launch import (
     read_metadata,
     row_major,
     text,
+    value_fault,
 )
 
 __all__ = ["DriverError", "Kernel", "LaunchError", "LoadError", "RuntimeFault", "load"]
@@ -87,6 +90,15 @@ class _Loaded:
     module: Any
     function: Any
     blocks: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Fit:
+    """Arguments that passed the checks, and the number of the variant that takes them."""
+
+    tensors: dict[str, Tensor]
+    variant: int
+    extents: dict[str, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +198,9 @@ class Kernel:
             )
 
     def _prepare(self, values: Sequence[Any], stream: int) -> _Launch:
+        return self._ready(self._fit(values, stream))
+
+    def _fit(self, values: Sequence[Any], stream: int) -> _Fit:
         metadata = self.metadata
         tensors: dict[str, Tensor] = {}
         for argument, value in zip(metadata.arguments, values, strict=True):
@@ -194,11 +209,13 @@ class Kernel:
             except LaunchError as error:
                 said = f"kernel {metadata.kernel}: {argument.name} {error}"
                 raise LaunchError(said) from error.__cause__
-        number, extents = check(self.variants, tensors)
-        ordinal = int(next(iter(tensors.values())).device.removeprefix("cuda:"))
-        loaded = self._on(number, ordinal)
-        chosen = self.variants[number]
-        held = [_value(p, tensors, extents) for p in chosen.parameters]
+        return _Fit(tensors, *check(self.variants, tensors))
+
+    def _ready(self, fit: _Fit) -> _Launch:
+        ordinal = int(next(iter(fit.tensors.values())).device.removeprefix("cuda:"))
+        loaded = self._on(fit.variant, ordinal)
+        chosen = self.variants[fit.variant]
+        held = [_value(p, fit.tensors, fit.extents) for p in chosen.parameters]
         pointers = (ctypes.c_void_p * len(held))(*(address for address, _ in held))
         return _Launch(
             ordinal,
@@ -238,6 +255,43 @@ class Kernel:
             if loaded is None:
                 loaded = self._loaded[number, ordinal] = _load(self._images[number], ordinal)
             return loaded
+
+
+class DebugKernel(Kernel):
+    """A kernel of which every call waits for its stream, checks what the contract says of the values
+    of arrays, and waits again, so that a fault is raised by the call that it comes from."""
+
+    def __call__(self, /, *given: Any, stream: Any = None, **named: Any) -> None:
+        self._check_open()
+        values = tuple(bind(self.metadata, given, named).values())
+        fit = self._fit(values, _stream(self, values, stream))
+        launch = self._ready(fit)
+        handle = _stream(self, values, stream, launch.ordinal)
+        what = f"kernel {self.variants[fit.variant].kernel}"
+        with device.current(launch.context), device.outside_capture():
+            if device.captured(handle, beside_another=True):
+                said = "a debug launch can't be captured, it waits for its stream"
+                raise LaunchError(f"{what}: {said}")
+            device.wait(f"{what}: work before it on its stream failed", handle)
+            self._check_values(what, fit, handle)
+            self._start(launch, handle)
+            device.wait(f"{what}: it failed", handle)
+
+    def _check_values(self, what: str, fit: _Fit, stream: int) -> None:
+        for argument in self.variants[fit.variant].arguments:
+            if not argument.holds:
+                continue
+            tensor = fit.tensors[argument.name]
+            values = device.integers(
+                f"{what}: {argument.name} can't be read",
+                INTEGERS[argument.element],
+                prod(tensor.shape),
+                tensor.pointer,
+                stream,
+            )
+            fault = value_fault(argument, tensor.shape, fit.extents, values)
+            if fault:
+                raise LaunchError(f"{what}: {fault}")
 
 
 def _load(image: Image, ordinal: int) -> _Loaded:
@@ -354,15 +408,17 @@ def _stream(kernel: Kernel, values: Sequence[Any], stream: Any, ordinal: int | N
     return handle
 
 
-def load(*paths: str | Path) -> Kernel:
+def load(*paths: str | Path, debug: bool = False) -> Kernel:
     """The kernel of a cubin; its launch metadata is read from the `.json` beside it.
 
     Several paths are variants with the same arguments: a call runs the first whose bounds have its
-    extents, so the most general stands last.
+    extents, so the most general stands last. `debug`: every call checks the values that the contract
+    says something of, and waits until the kernel is done.
     """
     if not paths:
         raise LoadError("load takes the path of a cubin, or those of variants, got none")
-    return Kernel(*map(_image, paths))
+    kind = DebugKernel if debug else Kernel
+    return kind(*map(_image, paths))
 
 
 def _image(given: str | Path) -> Image:

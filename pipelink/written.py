@@ -128,6 +128,7 @@ _SINGLE = {
     "parts": "part",
     "copies": "copy",
     "covers": "cover",
+    "holds": "condition",
     "plays": "operation",
     "body": "operation",
     "fields": "field",

@@ -10,7 +10,7 @@ from minimal_elf import CONTRACT, note, object_
 from msgspec.structs import replace
 
 from pipelink import abi, diff
-from pipelink.abi import Claim, Contract, Cover, Entry, Fact, Field, Part, Port, Promise
+from pipelink.abi import Claim, Contract, Cover, Entry, Fact, Field, Holds, Part, Port, Promise
 from pipelink.model import Component
 from pipelink.report import difference
 
@@ -23,6 +23,7 @@ PARTS = (
 LOOP, ROW = abi.Requirement("steps > 0", "a loop"), abi.Requirement("hidden > 0", "a row")
 MORE = abi.Requirement("m > 0", "a column")
 CLIPPED = Cover("row", "tile_m", clipped=True)
+BELOW = Holds("below", ("m", "tile_m"))
 # One of everything that a contract can have.
 WHOLE = contract(
     "whole",
@@ -55,6 +56,7 @@ WHOLE = contract(
         Port("y", "global", "out", "f32", ("m",), covers=(Cover("row", "tile_m"),)),
         Port("out", "shared", "out", stages="stages", by="copies", proxy="async", parts=PARTS),
         Port("in", "shared", "in", stages="2", parts=(Part("t", "f32", ("64",), edge="zero"),)),
+        Port("order", "global", "in", "i32", ("m",), holds=(BELOW, Holds("distinct"))),
     ),
     entries=(
         Entry("run", "step", ("tile", "x"), (abi.Operation("repeat", "", "4", "", FILL),)),
@@ -176,6 +178,11 @@ CASES["compatible"] = [
     (part("out", "w", edge="zero"), "port out.part w.edge: undefined -> zero", "leaves more"),
     (part("in", "t", edge=""), "port in.part t.edge: zero -> nothing", "needs less"),
     (port("y", covers=(CLIPPED,)), "port y.cover row.clipped: false -> true", "tensor's end"),
+    (
+        port("order", holds=(BELOW,)),
+        "port order.condition distinct: distinct -> nothing",
+        "need not keep to it",
+    ),
 ]
 CASES["needs relink"] = [
     (entry("run", arguments=("x",)), "entry run.arguments: tile, x -> x", "glue that calls it"),
@@ -227,6 +234,16 @@ CASES["needs consumers to agree"] = [
     (port("out", parts=PARTS[::-1]), "port out.parts: x, w -> w, x", "the other end"),
     (port("out", parts=PARTS[:1]), "port out.part w: bf16 [64] -> nothing", "the other end"),
     (port("y", covers=()), "port y.cover row: row tile_m -> nothing", "the tile schedule"),
+    (
+        port("order", holds=(BELOW, Holds("distinct"), Holds("ascending", ("m",)))),
+        "port order.condition ascending: nothing -> ascending m",
+        "refuses other values",
+    ),
+    (
+        port("order", holds=(Holds("below", ("m",)), Holds("distinct"))),
+        "port order.condition below.sizes: m, tile_m -> m",
+        "refuses other values",
+    ),
     (entry("schedule", tiles=TILES[::-1]), "entry schedule.tilings: m, n -> n, m", "schedule"),
     (plays("8", *FILL), "entry run.operation repeat.count: 4 -> 8", "play along"),
     (

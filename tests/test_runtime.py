@@ -401,6 +401,19 @@ def test_an_operator_without_an_input(torch):
     )
 
 
+def test_an_operator_of_a_debug_kernel_launches_by_it(monkeypatch, torch):
+    fake = Driver()
+    for module in (runtime, device):
+        monkeypatch.setattr(module, "driver", fake)
+    monkeypatch.setattr(device, "captured", lambda *asked, **more: False)
+    function = operator_of(torch, runtime.DebugKernel(IMAGE))[1]
+    for _ in range(2):
+        function(FakeTensor(X))
+    order = list(fake.calls)
+    assert order.index("cuStreamSynchronize") < order.index("launch")
+    assert fake.calls["cuStreamSynchronize"] == (7,)
+
+
 def test_a_tensor_that_is_read_and_written_is_updated(torch, toy):
     """From the ports of the contract to the operator's schema."""
     old = msgspec.structs.replace(ALL["epilogue"].ports[1], name="residual", direction="in")

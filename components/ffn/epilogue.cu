@@ -1,6 +1,6 @@
-// A gated activation of an accumulator in registers, whose columns are gate and up columns of the same
-// outputs: act(gate) * up. `run` stores it to global memory as bf16, and leaves out rows past the
-// tensor's end; `activate` hands it on in registers.
+// A gated activation of an accumulator in registers, whose columns are gate and up columns of the
+// same outputs: act(gate) * up. `run` stores it to global memory as bf16, and leaves out rows past
+// the tensor's end; `activate` hands it on in registers.
 #include <pipelink/component.cuh>
 
 namespace swiglu {
@@ -60,7 +60,8 @@ __device__ __forceinline__ float gated(pl::Self self, float gate, float up) {
         up = fminf(fmaxf(up, -most), most);
     }
     if (activation.at(self) == pl::Text<"relu">::bound) return fmaxf(gate, 0.0f) * up;
-    // gelu by its sigmoid: tanh's argument is 0.79788456 * (x + 0.044715 * x^3), half the sigmoid's.
+    // gelu by its sigmoid: tanh's argument is 0.79788456 * (x + 0.044715 * x^3), half the
+    // sigmoid's.
     const float z = activation.at(self) == pl::Text<"gelu">::bound
                         ? 1.5957691f * (gate + 0.044715f * gate * gate * gate)
                         : gate;
@@ -81,8 +82,8 @@ __device__ __forceinline__ int up_block(pl::Self self, int j) {
 
 // One 64-row block: this thread has rows `row` and `row` + 8, and two columns of every eight.
 template <int N>
-__device__ __forceinline__ void store_block(pl::Self self, const float* d, pl::bf16* target, int row,
-                                            int row_end, int stride) {
+__device__ __forceinline__ void store_block(pl::Self self, const float* d, pl::bf16* target,
+                                            int row, int row_end, int stride) {
 #pragma unroll
     for (int half = 0; half < 2; ++half) {
         if (row + 8 * half >= row_end) continue;
@@ -91,8 +92,8 @@ __device__ __forceinline__ void store_block(pl::Self self, const float* d, pl::b
         for (int j = 0; j < N / 16; ++j) {
             const float* gate = d + 4 * gate_block<N>(self, j) + 2 * half;
             const float* up = d + 4 * up_block<N>(self, j) + 2 * half;
-            *reinterpret_cast<__nv_bfloat162*>(line + 8 * j) = __floats2bfloat162_rn(
-                gated(self, gate[0], up[0]), gated(self, gate[1], up[1]));
+            *reinterpret_cast<__nv_bfloat162*>(line + 8 * j) =
+                __floats2bfloat162_rn(gated(self, gate[0], up[0]), gated(self, gate[1], up[1]));
         }
     }
 }
@@ -108,7 +109,8 @@ __device__ __forceinline__ void store_tile(pl::Self self, const pl::Tile& tile, 
     const int column = tile.column * (N / 2) + lane % 4 * 2;
 #pragma unroll
     for (int block = 0; block < R / 64; ++block) {
-        store_block<N>(self, d + block * (N / 2), target + column, row + 64 * block, row_end, stride);
+        store_block<N>(self, d + block * (N / 2), target + column, row + 64 * block, row_end,
+                       stride);
     }
 }
 

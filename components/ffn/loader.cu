@@ -57,8 +57,8 @@ constexpr auto warps = pl::claims_warps(4_n);
 constexpr auto registers = pl::claims_registers(40_n);
 
 constexpr auto contract = pl::contract<"tma_loader", "data-movement", "1.0.0">(
-    stages, x_pieces, tile_k, pairing, hidden, intermediate, tile_m, tile_n, k_steps, column_tiles, m,
-    whole_steps, whole_columns, whole_pieces, warps, registers, x, gate, up, out, run);
+    stages, x_pieces, tile_k, pairing, hidden, intermediate, tile_m, tile_n, k_steps, column_tiles,
+    m, whole_steps, whole_columns, whole_pieces, warps, registers, x, gate, up, out, run);
 
 PIPELINK_COMPONENT(tma_loader, contract)
 

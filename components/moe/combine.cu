@@ -1,9 +1,10 @@
 // The end of a grouped product: rows of the accumulator go to memory.
 //
-// `store` leaves them in expert-sorted order. The other two bring them back to the order of tokens, in
-// one of two modes. Deterministic: `scatter` puts the row of each route at its place, [token, choice],
-// and `sum`, a kernel of its own, adds a token's rows in the order of its choices, weighted by the
-// router. Fast: `add` weights and adds into the token's row in memory, in whatever order tiles end.
+// `store` leaves them in expert-sorted order. The other two bring them back to the order of tokens,
+// in one of two modes. Deterministic: `scatter` puts the row of each route at its place, [token,
+// choice], and `sum`, a kernel of its own, adds a token's rows in the order of its choices,
+// weighted by the router. Fast: `add` weights and adds into the token's row in memory, in whatever
+// order tiles end.
 #include <pipelink/component.cuh>
 
 namespace combine {
@@ -26,7 +27,8 @@ constexpr auto acc =
     pl::fragment_in<"acc", float,
                     "((4,8,4),(2,2,tile_columns/8,rows/64)):((2*rows,1,16),(rows,8,8*rows,64))">(
         pl::shape(tile_m, tile_columns));
-constexpr auto order = pl::array_in<"order", int>(pl::shape(routes));
+constexpr auto order =
+    pl::array_in<"order", int>(pl::shape(routes)).below(pl::shape(tokens, top_k)).distinct();
 constexpr auto probs = pl::array_in<"probs", float>(pl::shape(tokens, top_k));
 constexpr auto sorted = pl::array_out<"sorted", pl::bf16>(pl::shape(routes, columns))
                             .covers(pl::by_group(tile_m), pl::by_column(tile_columns));
@@ -44,21 +46,22 @@ constexpr auto sum = pl::entry<"sum">()(pl::tile, parts, probs, out);
 constexpr auto sum_schedule = pl::schedule<"sum_schedule">()(tokens).tiles(
     pl::steps_over(tokens, 1_n), pl::steps_over(1_n, 1_n));
 
-constexpr int largest_accumulator = 128 * 160;  // rows * tile_columns that this code is compiled for
+constexpr int largest_accumulator =
+    128 * 160;  // rows * tile_columns that this code is compiled for
 constexpr auto accumulator_fits =
     pl::requires_that(rows * tile_columns <= pl::Literal<largest_accumulator>{},
                       "an accumulator of more than 160 registers a thread spills");
 constexpr auto whole_vectors =
     pl::requires_that(columns % 8_n == 0_n, "a row is summed 16 bytes at a time");
 constexpr auto warps = pl::claims_warps(warpgroups * 4_n).during<"store", "scatter", "add">();
-constexpr auto registers = pl::claims_registers(72_n + rows * tile_columns / 128_n)
-                               .during<"store", "scatter", "add">();
+constexpr auto registers =
+    pl::claims_registers(72_n + rows * tile_columns / 128_n).during<"store", "scatter", "add">();
 constexpr auto warps_of_sum = pl::claims_warps(sum_warps).during<"sum">();
 
 constexpr auto contract = pl::contract<"combine", "combination", "1.0.0">(
-    vector, cache, sum_warps, tile_m, rows, warpgroups, tile_columns, columns, top_k, tokens, routes,
-    accumulator_fits, whole_vectors, warps, registers, warps_of_sum, acc, order, probs, sorted,
-    slots, total, parts, out, store, scatter, add, sum, sum_schedule);
+    vector, cache, sum_warps, tile_m, rows, warpgroups, tile_columns, columns, top_k, tokens,
+    routes, accumulator_fits, whole_vectors, warps, registers, warps_of_sum, acc, order, probs,
+    sorted, slots, total, parts, out, store, scatter, add, sum, sum_schedule);
 
 PIPELINK_COMPONENT(combine, contract)
 
@@ -66,16 +69,16 @@ PIPELINK_COMPONENT(combine, contract)
 template <int count>
 __device__ __forceinline__ void put(pl::Self self, void* target, const unsigned* words) {
     const auto bound = cache.at(self);
-#define COMBINE_PUT(how)                                                                      \
-    if constexpr (count == 4) {                                                               \
-        asm volatile("st.global" how ".v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target),         \
-                     "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])               \
-                     : "memory");                                                             \
-    } else if constexpr (count == 2) {                                                        \
-        asm volatile("st.global" how ".v2.b32 [%0], {%1, %2};" ::"l"(target), "r"(words[0]),  \
-                     "r"(words[1])                                                            \
-                     : "memory");                                                             \
-    } else {                                                                                  \
+#define COMBINE_PUT(how)                                                                        \
+    if constexpr (count == 4) {                                                                 \
+        asm volatile("st.global" how ".v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(target),           \
+                     "r"(words[0]), "r"(words[1]), "r"(words[2]), "r"(words[3])                 \
+                     : "memory");                                                               \
+    } else if constexpr (count == 2) {                                                          \
+        asm volatile("st.global" how ".v2.b32 [%0], {%1, %2};" ::"l"(target), "r"(words[0]),    \
+                     "r"(words[1])                                                              \
+                     : "memory");                                                               \
+    } else {                                                                                    \
         asm volatile("st.global" how ".b32 [%0], %1;" ::"l"(target), "r"(words[0]) : "memory"); \
     }
     if (bound == pl::Text<"streaming">::bound) {
@@ -177,8 +180,8 @@ __device__ __forceinline__ void each_float(const float* d, float scale, unsigned
     }
 }
 
-// Calls `row_of(row, d)` for each row of the tile that this thread has columns of; `row` counts from
-// the tile's first one.
+// Calls `row_of(row, d)` for each row of the tile that this thread has columns of; `row` counts
+// from the tile's first one.
 template <int N, int R, class Row>
 __device__ __forceinline__ void each_row(pl::Self self, const float* d, const Row& row_of) {
     const unsigned thread = pl::role_thread(self);
@@ -206,7 +209,8 @@ __device__ __forceinline__ void of_tile(pl::Self self, const Body& body) {
 PIPELINK_ENTRY(combine, store)
 (pl::Self self, const pl::Tile& tile, const float* d, pl::bf16* target) {
     const unsigned lane = pl::role_thread(self) % 32;
-    const int stride = columns.at(self), column = tile.column * static_cast<int>(tile_columns.at(self));
+    const int stride = columns.at(self),
+              column = tile.column * static_cast<int>(tile_columns.at(self));
     of_tile(self, [&](auto n, auto r, auto bytes) {
         each_row<n, r>(self, d, [&](int row, const float* values) {
             row += tile.first;
@@ -221,7 +225,8 @@ PIPELINK_ENTRY(combine, store)
 PIPELINK_ENTRY(combine, scatter)
 (pl::Self self, const pl::Tile& tile, const float* d, const int* list, pl::bf16* target) {
     const unsigned lane = pl::role_thread(self) % 32;
-    const int stride = columns.at(self), column = tile.column * static_cast<int>(tile_columns.at(self));
+    const int stride = columns.at(self),
+              column = tile.column * static_cast<int>(tile_columns.at(self));
     of_tile(self, [&](auto n, auto r, auto bytes) {
         each_row<n, r>(self, d, [&](int row, const float* values) {
             row += tile.first;
@@ -238,7 +243,8 @@ PIPELINK_ENTRY(combine, add)
 (pl::Self self, const pl::Tile& tile, const float* d, const int* list, const float* weights,
  float* target) {
     const unsigned lane = pl::role_thread(self) % 32;
-    const int stride = columns.at(self), column = tile.column * static_cast<int>(tile_columns.at(self));
+    const int stride = columns.at(self),
+              column = tile.column * static_cast<int>(tile_columns.at(self));
     of_tile(self, [&](auto n, auto r, auto bytes) {
         each_row<n, r>(self, d, [&](int row, const float* values) {
             row += tile.first;
@@ -260,12 +266,13 @@ PIPELINK_ENTRY(combine, sum)
     weights += tile.row * choices;
     source += static_cast<long long>(tile.row) * choices * stride;
     target += static_cast<long long>(tile.row) * stride;
-    for (int column = 8 * pl::role_thread(self); column < stride; column += 8 * 32 * sum_warps.at(self)) {
+    for (int column = 8 * pl::role_thread(self); column < stride;
+         column += 8 * 32 * sum_warps.at(self)) {
         float sums[8] = {};
 #pragma unroll 8
         for (int choice = 0; choice < choices; ++choice) {
-            const uint4 words = __ldcs(
-                reinterpret_cast<const uint4*>(source + static_cast<long long>(choice) * stride + column));
+            const uint4 words = __ldcs(reinterpret_cast<const uint4*>(
+                source + static_cast<long long>(choice) * stride + column));
             const unsigned pairs[4] = {words.x, words.y, words.z, words.w};
             const float weight = weights[choice];
 #pragma unroll

@@ -1,9 +1,9 @@
 // A grouped matrix product: the rows of each expert's group times that expert's weights.
 //
-// `load` keeps a ring filled with tiles of weights by bulk copies; `run` multiplies the tiles of the
-// two rings with wgmma and leaves the accumulator in registers; `schedule` walks the tiles of all
-// groups, experts without a row among them. 64-row blocks of a tile that lie past the end of its group
-// are not multiplied.
+// `load` keeps a ring filled with tiles of weights by bulk copies; `run` multiplies the tiles of
+// the two rings with wgmma and leaves the accumulator in registers; `schedule` walks the tiles of
+// all groups, experts without a row among them. 64-row blocks of a tile that lie past the end of
+// its group are not multiplied.
 //
 // Where an activation pairs two halves of the weights' rows (gate and up), `pairing` says in which
 // columns of a tile they stand.
@@ -37,9 +37,10 @@ constexpr auto box_rows =
     pl::derives<"box_rows">(pl::select(pairing == "interleaved"_t, 8_n, tile_n / 2_n));
 constexpr auto routes = pl::extent<"routes">();
 
-constexpr auto offsets = pl::array_in<"offsets", int>(pl::shape(experts + 1_n));
-constexpr auto w = pl::tensor_map_in<"w", pl::bf16>(
-    pl::shape(experts, n, k), pl::box(1_n, box_rows, 64_n), pl::swizzle_128);
+constexpr auto offsets =
+    pl::array_in<"offsets", int>(pl::shape(experts + 1_n)).ascending(pl::shape(routes));
+constexpr auto w = pl::tensor_map_in<"w", pl::bf16>(pl::shape(experts, n, k),
+                                                    pl::box(1_n, box_rows, 64_n), pl::swizzle_128);
 
 constexpr auto x_tile = pl::part<"x", pl::bf16>(pl::shape(panels, tile_m, 64_n), pl::swizzle_128);
 constexpr auto w_tile = pl::part<"w", pl::bf16>(pl::shape(panels, tile_n, 64_n), pl::swizzle_128)
@@ -62,12 +63,11 @@ constexpr auto load = pl::entry<"load">()(pl::tile, w, w_out)
                           .plays(pl::repeat(k_steps, pl::fill(w_out)))
                           .by_one_thread();
 // One stage stays in flight: a stage is released when the next one's products have been issued.
-constexpr auto run =
-    pl::entry<"run">()(pl::tile, in, w_in, acc)
-        .plays(pl::wait(in), pl::wait(w_in),
-               pl::repeat(k_steps - 1_n, pl::wait(in), pl::wait(w_in), pl::release(in),
-                          pl::release(w_in)),
-               pl::release(in), pl::release(w_in));
+constexpr auto run = pl::entry<"run">()(pl::tile, in, w_in, acc)
+                         .plays(pl::wait(in), pl::wait(w_in),
+                                pl::repeat(k_steps - 1_n, pl::wait(in), pl::wait(w_in),
+                                           pl::release(in), pl::release(w_in)),
+                                pl::release(in), pl::release(w_in));
 constexpr auto schedule =
     pl::schedule<"schedule">()(offsets, routes)
         .tiles(pl::steps_over(routes, tile_m).in_groups(), pl::steps_over(column_tiles, 1_n));
@@ -136,7 +136,8 @@ __device__ __forceinline__ void multiply_stage(pl::Self self, float* d, std::uin
 #pragma unroll
             for (int block = 0; block < live; ++block) {
                 warpgroup_mma::multiply<N>(
-                    d + block * (N / 2), warpgroup_mma::descriptor(x + block * 64 * 128 + step * 32),
+                    d + block * (N / 2),
+                    warpgroup_mma::descriptor(x + block * 64 * 128 + step * 32),
                     warpgroup_mma::descriptor(w_ + step * 32), !first || panel > 0 || step > 0);
             }
         }
@@ -197,9 +198,9 @@ PIPELINK_ENTRY(expert_gemm, run)
     });
 }
 
-// Blocks walk the groups, in a group bands of `raster_rows` row tiles, in a band column by column: a
-// wave's weights are then shared through L2 by the rows of its band. `tile` is still the block's last
-// one: the walk goes on from its group.
+// Blocks walk the groups, in a group bands of `raster_rows` row tiles, in a band column by column:
+// a wave's weights are then shared through L2 by the rows of its band. `tile` is still the block's
+// last one: the walk goes on from its group.
 PIPELINK_ENTRY(expert_gemm, schedule)
 (pl::Self self, int index, pl::Tile& tile, const int* ends, int) {
     const int columns_ = column_tiles.at(self), height = tile_m.at(self);

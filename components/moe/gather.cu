@@ -2,8 +2,9 @@
 // a stage along k.
 //
 // `run` brings them in the order of the expert-sorted list: 16 bytes a copy, each thread for itself
-// (cp.async), since no bulk copy takes a list of rows. `load` brings rows that already stand in that
-// order, by bulk copies. Both lay a stage out alike, in panels of 64 columns with 128-byte swizzle.
+// (cp.async), since no bulk copy takes a list of rows. `load` brings rows that already stand in
+// that order, by bulk copies. Both lay a stage out alike, in panels of 64 columns with 128-byte
+// swizzle.
 #include <pipelink/component.cuh>
 
 namespace gather {
@@ -22,7 +23,8 @@ constexpr auto tokens = pl::extent<"tokens">();
 constexpr auto routes = pl::extent<"routes">();
 
 constexpr auto x = pl::array_in<"x", pl::bf16>(pl::shape(tokens, k));
-constexpr auto order = pl::array_in<"order", int>(pl::shape(routes));
+constexpr auto order =
+    pl::array_in<"order", int>(pl::shape(routes)).below(pl::shape(tokens, top_k)).distinct();
 constexpr auto rows = pl::tensor_map_in<"rows", pl::bf16>(pl::shape(routes, k),
                                                           pl::box(tile_m, 64_n), pl::swizzle_128)
                           .covers(pl::by_group(tile_m), pl::whole(k_steps* tile_k));
@@ -56,12 +58,12 @@ constexpr auto contract = pl::contract<"gather", "routing", "1.0.0">(
 
 PIPELINK_COMPONENT(gather, contract)
 
-constexpr int chunk = 16;        // bytes of a copy
-constexpr int row_chunks = 8;    // of a row of a panel
-constexpr int row_bytes = 128;   // of a panel
+constexpr int chunk = 16;       // bytes of a copy
+constexpr int row_chunks = 8;   // of a row of a panel
+constexpr int row_bytes = 128;  // of a panel
 
-// A thread copies the same chunk of every `threads / row_chunks`-th row. Rows past the tile's end are
-// undefined in a stage: they are copies of its last one.
+// A thread copies the same chunk of every `threads / row_chunks`-th row. Rows past the tile's end
+// are undefined in a stage: they are copies of its last one.
 template <int height, int threads>
 __device__ __forceinline__ void gather_tile(pl::Self self, const pl::Tile& tile,
                                             const pl::bf16* tokens_, const int* list,

@@ -59,6 +59,9 @@ def _port(place: Place, port: Port, extents: set[str]) -> Iterator[_Value]:
         sides = [*port.box, *steps, *port.shape, *whole]
     for text in sides:
         yield _Value(place, f"a side {of}", text)
+    for held in port.holds:
+        for text in (s for s in held.sizes if s not in extents):
+            yield _Value(place, f"a size of '{held.what}' {of}", text)
     if port.space == "register" and port.count:
         yield _Value(place, f"elements {of}", port.count)
     if port.space == "shared":

@@ -13,6 +13,7 @@ from pipelink.model import (
     ChannelPlan,
     Copy,
     FactValue,
+    Holds,
     Instance,
     InstancePlan,
     Move,
@@ -278,4 +279,12 @@ def _arguments(view: View) -> Iterator[Argument]:
             shape=view.shape(first.instance, first.port.shape),
             access=_access(ends),
             alignment=16,
+            holds=tuple(dict.fromkeys(_holds(view, ends))),
         )
+
+
+def _holds(view: View, ends: list[End]) -> Iterator[Holds]:
+    """What the ports of one tensor say of its values."""
+    for end in ends:
+        for held in end.port.holds:
+            yield Holds(held.what, view.shape(end.instance, held.sizes))

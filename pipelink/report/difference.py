@@ -28,6 +28,7 @@ ITEMS: Mapping[type[abi.Record], Callable[[Any], str]] = {
     abi.Part: lambda p: f"{p.element} [{', '.join(p.shape)}]",
     abi.Copy: lambda c: f"{c.count} of {c.port}",
     abi.Cover: lambda c: f"{c.along} {c.step}",
+    abi.Holds: lambda h: " ".join((h.what, " x ".join(h.sizes))).strip(),
     abi.Entry: lambda e: f"{e.kind} ({', '.join(e.arguments)})",
     abi.Operation: lambda o: " ".join(filter(None, (o.do, o.on, o.name, o.count))),
     abi.Tiling: lambda t: f"{t.of} by {t.step}",

@@ -13,7 +13,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from pipelink.abi import Claim, Contract, Fact, Operation, Part, Port
+from pipelink.abi import Claim, Contract, Fact, Holds, Operation, Part, Port
 from pipelink.driver import Product
 from pipelink.model import Call
 from pipelink.report.identity import summary
@@ -283,7 +283,17 @@ def _port(port: Port) -> str:
         else f"{c.step} in all"
         for c in port.covers
     )
-    return f"{port.element} [{sides}]{box}" + (f"; a tile reaches {covers}" if covers else "")
+    holds = ", ".join(map(_held, port.holds))
+    return (
+        f"{port.element} [{sides}]{box}"
+        + (f"; a tile reaches {covers}" if covers else "")
+        + (f"; values are {holds}" if holds else "")
+    )
+
+
+def _held(held: Holds) -> str:
+    to = "to " if held.what == "ascending" else ""
+    return f"{held.what} {to}{' x '.join(held.sizes)}".strip()
 
 
 def _part(part: Part) -> str:

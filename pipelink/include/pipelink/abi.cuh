@@ -29,8 +29,8 @@ inline namespace format2 {
 // The number of an instance in one kernel. One object may stand in a kernel more than once.
 enum class Self : unsigned {};
 
-// A tile of the kernel's schedule, in tiles, not elements. Where rows are in groups `row` counts within
-// its group, and the tile has the rows from `first` to `end`, in elements of all groups.
+// A tile of the kernel's schedule, in tiles, not elements. Where rows are in groups `row` counts
+// within its group, and the tile has the rows from `first` to `end`, in elements of all groups.
 struct Tile {
     int row;
     int column;

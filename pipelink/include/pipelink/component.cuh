@@ -76,9 +76,6 @@ constexpr auto steps_over(Of, Step) {
     return Tiling<expression_of<Of>, expression_of<Step>, false>{};
 }
 
-template <class...>
-struct Items {};
-
 // A function that the glue calls: what it takes, in order, after the instance; what it does with
 // rings; and, of a schedule, its rows and columns of tiles.
 template <Name name_, class Kind, class Arguments, class Plays, class Tiles>

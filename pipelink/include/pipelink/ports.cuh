@@ -95,6 +95,27 @@ constexpr void write_covers(Writer& out) {
     }
 }
 
+// What holds of the values of an integer array when the kernel starts: a debug launch checks it.
+template <Name what, class... Sizes>
+struct Holds {
+    static constexpr void write(Writer& out) {
+        out.separate();
+        out.put('{');
+        out.field("what", what.text);
+        if constexpr (sizeof...(Sizes) > 0) Shape<Sizes...>::write(out, "sizes");
+        out.put('}');
+    }
+};
+template <class... Held>
+constexpr void write_holds(Writer& out) {
+    if constexpr (sizeof...(Held) > 0) {
+        out.key("holds");
+        out.put('[');
+        (Held::write(out), ...);
+        out.put(']');
+    }
+}
+
 struct PortTag {};
 
 template <Name name_>
@@ -137,19 +158,43 @@ constexpr auto tensor_map_in(Extents, Box, Swizzle<swizzle>, PIPELINK_HERE) {
     return TensorMapIn<name, Element, Extents, Box, swizzle>(Place{file, line});
 }
 
+template <class...>
+struct Items {};
+
 // A tensor in global memory, reached by its address.
-template <Name name, class Element, class Extents, bool out_, bool adds_, class... Covers>
-struct Array : Port<name> {
+template <Name name, class Element, class Extents, bool out_, bool adds_ = false,
+          class Covers = Items<>, class Held = Items<>>
+struct Array;
+template <Name name, class Element, class Extents, bool out_, bool adds_, class... Covers,
+          class... Held>
+struct Array<name, Element, Extents, out_, adds_, Items<Covers...>, Items<Held...>> : Port<name> {
     using Port<name>::Port;
     using Argument = std::conditional_t<out_, Element*, const Element*>;
     template <class... Sides>
     constexpr auto covers(Sides...) const {
-        return Array<name, Element, Extents, out_, adds_, Sides...>(this->place);
+        return Array<name, Element, Extents, out_, adds_, Items<Sides...>, Items<Held...>>(
+            this->place);
     }
     // The code adds to what is there, in atomic operations: the caller's values count.
     constexpr auto adds() const {
         static_assert(out_, "what is added to is written: array_out");
-        return Array<name, Element, Extents, out_, true, Covers...>(this->place);
+        return Array<name, Element, Extents, out_, true, Items<Covers...>, Items<Held...>>(
+            this->place);
+    }
+    // Every value is at least 0 and less than the number of elements of a shape.
+    template <class... Sizes>
+    constexpr auto below(Shape<Sizes...>) const {
+        static_assert(sizeof...(Sizes) > 0, "below takes a shape of at least one size");
+        return holding<Holds<"below", Sizes...>>();
+    }
+    // No value stands twice.
+    constexpr auto distinct() const { return holding<Holds<"distinct">>(); }
+    // The first value is 0, none is less than the one before, the last is the number of elements of
+    // a shape.
+    template <class... Sizes>
+    constexpr auto ascending(Shape<Sizes...>) const {
+        static_assert(sizeof...(Sizes) > 0, "ascending takes a shape of at least one size");
+        return holding<Holds<"ascending", Sizes...>>();
     }
     static constexpr void describe(Writer& out) {
         describe_port<element_name<Element>>(out, "global", out_ ? "out" : "in");
@@ -159,15 +204,26 @@ struct Array : Port<name> {
             out.key("adds");
             out.truth(true);
         }
+        write_holds<Held...>(out);
+    }
+
+  private:
+    template <class More>
+    constexpr auto holding() const {
+        static_assert(std::is_integral_v<Element>,
+                      "below, distinct and ascending are for arrays of integers");
+        static_assert(!out_, "below, distinct and ascending are for arrays that are read");
+        return Array<name, Element, Extents, out_, adds_, Items<Covers...>, Items<Held..., More>>(
+            this->place);
     }
 };
 template <Name name, class Element, class Extents>
 constexpr auto array_in(Extents, PIPELINK_HERE) {
-    return Array<name, Element, Extents, false, false>(Place{file, line});
+    return Array<name, Element, Extents, false>(Place{file, line});
 }
 template <Name name, class Element, class Extents>
 constexpr auto array_out(Extents, PIPELINK_HERE) {
-    return Array<name, Element, Extents, true, false>(Place{file, line});
+    return Array<name, Element, Extents, true>(Place{file, line});
 }
 
 // Values in the registers of each thread, handed to the next step of the same role: together a tile
@@ -274,7 +330,8 @@ struct ByCopies {
 };
 inline constexpr ByCopies by_copies{};
 
-// Each thread of the role copies asynchronously (cp.async), and arrives when its own copies have come.
+// Each thread of the role copies asynchronously (cp.async), and arrives when its own copies have
+// come.
 struct EachThreadAsync {
     static constexpr const char* name = "each_thread_async";
 };
@@ -369,8 +426,9 @@ struct RingOut : Ring<name, Stages, By, Proxy, Parts...> {
             pipelink_arrive(self, Base::full_slot, state.stage, Base::full(self, state.stage));
         }
     }
-    // This thread has started its copies into the current stage, by cp.async: every thread of the role
-    // calls it, and the hardware arrives for each when they have come. Who waits has the fence.
+    // This thread has started its copies into the current stage, by cp.async: every thread of the
+    // role calls it, and the hardware arrives for each when they have come. Who waits has the
+    // fence.
     __device__ __forceinline__ static void commit_async(Self self, const RingState& state) {
         static_assert(std::is_same_v<By, EachThreadAsync>,
                       "this ring is not filled by each_thread_async");
