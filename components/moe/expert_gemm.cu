@@ -81,6 +81,9 @@ constexpr auto whole_steps =
     pl::requires_that(k % tile_k == 0_n, "the loop over k has no partial step");
 constexpr auto whole_columns =
     pl::requires_that(n % tile_n == 0_n, "tiles of weights have no ragged edge");
+// A warpgroup without a row multiplies nothing, so no wgmma keeps its warps together: one would
+// free a stage for which another still has to wait.
+constexpr auto together = pl::claims_barrier<"together">().per_warpgroup().during<"run">();
 constexpr auto load_warps = pl::claims_warps(1_n).during<"load">();
 constexpr auto load_registers = pl::claims_registers(32_n).during<"load">();
 constexpr auto warps = pl::claims_warps(warpgroups * 4_n).during<"run">();
@@ -89,8 +92,8 @@ constexpr auto registers = pl::claims_registers(72_n + rows * tile_n / 128_n).du
 constexpr auto contract = pl::contract<"expert_gemm", "matrix", "1.0.0">(
     warpgroups, rows, tile_n, w_stages, raster_rows, tile_m, k, n, experts, tile_k, stages, pairing,
     panels, k_steps, column_tiles, tile_columns, columns, box_rows, routes, accumulator_fits,
-    one_step, whole_steps, whole_columns, load_warps, load_registers, warps, registers, offsets, w,
-    w_out, w_in, in, acc, load, run, schedule);
+    one_step, whole_steps, whole_columns, together, load_warps, load_registers, warps, registers,
+    offsets, w, w_out, w_in, in, acc, load, run, schedule);
 
 PIPELINK_COMPONENT(expert_gemm, contract)
 
@@ -161,6 +164,8 @@ __device__ __forceinline__ void multiply_tile(pl::Self self, pl::RingState& x_st
             multiply_stage<N, live>(self, d, x, w_in.address(self, w_read, w_state), step == 0);
             warpgroup_mma::commit();
             warpgroup_mma::wait<1>();
+        } else {
+            together.sync_warpgroup(self);
         }
         if (step > 0) {
             in.release(self, x_previous);
