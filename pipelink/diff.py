@@ -321,6 +321,8 @@ RULES: Mapping[type[abi.Record], Mapping[str, Rule]] = {
         "parts": Items("part", lambda _: (OTHER_END, OTHER_END), order=OTHER_END),
         "proxy": relink("whether the producer needs a fence is decided anew"),
         "covers": Items("cover", lambda _: (TILED, TILED), ("along",), TILED),
+        "fences": relink("whether who waits needs a fence is decided anew"),
+        "adds": TENSOR,
         "holds": Items("condition", lambda _: (HELD, LET_GO), ("what",)),
     },
     abi.Part: {
@@ -340,7 +342,7 @@ RULES: Mapping[type[abi.Record], Mapping[str, Rule]] = {
         "tiles": Items("tiling", lambda _: (TILED, TILED), ("of",), TILED),
     },
     abi.Operation: {"do": KEY, "on": KEY, "name": KEY, "count": PLAYED, "body": OPERATIONS},
-    abi.Tiling: {"of": KEY, "step": TILED},
+    abi.Tiling: {"of": KEY, **dict.fromkeys(("step", "groups"), TILED)},
 }
 
 

@@ -236,7 +236,10 @@ def add(whole: Contract, section: str, *records: Record) -> Contract:
 
 def encode(value: Record) -> bytes:
     # As the header writes it: a port that says nothing of values has no such field.
-    return msgspec.json.encode(value).replace(b',"holds":[]', b"")
+    text = msgspec.json.encode(value)
+    for nothing in (b',"holds":[]', b',"fences":false', b',"adds":false', b',"groups":false'):
+        text = text.replace(nothing, b"")
+    return text
 
 
 def places(whole: Contract) -> Places:

@@ -221,7 +221,7 @@ PIPELINK_ENTRY(numbers, run)
 
 
 def test_a_call_for_the_other_kind_of_ring_names_the_right_one(capsys):
-    copies = "PL009]: copies fill this ring: announce its bytes with expect"
+    copies = "PL009]: copies fill this ring: announce its bytes with expect, or commit_async"
     stores = "PL009]: stores fill this ring: hand a stage over with commit"
     line = RING[: RING.index("ring.commit")].count("\n") + 1
     assert errors(refusal(capsys, RING)) == [

@@ -78,7 +78,7 @@ def test_every_key_is_read(tmp_path):
         (
             'object = "loader.o"',
             'object = "loader.o"\nzzz = 1',
-            "PL006: unknown key 'zzz' in [instances.load] | known keys: object, facts, imports",
+            "PL006: unknown key 'zzz' in [instances.load] | known keys: object, facts, imports, like",
         ),
         (
             'steps = ["load.run"]',

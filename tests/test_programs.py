@@ -171,7 +171,7 @@ def test_warps_that_had_other_registers_go_up_or_down_each(toy):
     assert [line.strip() for line in glue.splitlines() if "setmaxnreg" in line] == [
         'asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");',
         'asm volatile("setmaxnreg.inc.sync.aligned.u32 232;");',
-        'if (threadIdx.x >= 0 && threadIdx.x < 128) asm volatile("setmaxnreg.inc.sync.aligned.u32 168;");',
+        'if (threadIdx.x < 128) asm volatile("setmaxnreg.inc.sync.aligned.u32 168;");',
         'if (threadIdx.x >= 128 && threadIdx.x < 384) asm volatile("setmaxnreg.dec.sync.aligned.u32 168;");',
     ]
 
@@ -228,8 +228,8 @@ def test_two_blocks_of_an_sm_halve_registers_and_bytes(toy):
             'roles = { producer = ["load.run"], math = ["mma.run", "act.run"] }',
             'roles = { producer = ["load.run"], math = ["mma.run"] }',
             (
-                "PL021: 'mma.acc' is handed to 'act.acc' in one phase, and their steps are in 'first' "
-                "and in 'second'"
+                "PL016: a channel names 'act.acc' of epilogue of activation (instance 'act'), which no step of "
+                "the kernel takes"
             ),
         ),
     ],

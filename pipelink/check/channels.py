@@ -24,6 +24,9 @@ def exist(view: View) -> Iterator[Diagnostic]:
                 for p in instance.contract.ports
                 if p.direction == direction and p.space != "global"
             ]
+            if end and view.idle(end):
+                yield not_taken(end, FilePlace(view.kernel.manifest.path, text), "a channel")
+                continue
             if end is None or end.port.direction != direction or end.port.space == "global":
                 if end and direction == "out" and _reversed(view, channel.ends):
                     yield Diagnostic(
@@ -39,6 +42,22 @@ def exist(view: View) -> Iterator[Diagnostic]:
                     FilePlace(view.kernel.manifest.path, text),
                     help=f"its ports that fit: {', '.join(fitting) or 'none'}",
                 )
+
+
+def not_taken(end: End, place: Where, who_names: str) -> Diagnostic:
+    """A port that the manifest connects, of a step that no role runs."""
+    taking = [
+        f"{end.instance.name}.{e.name}"
+        for e in end.instance.contract.entries
+        if end.port.name in e.arguments
+    ]
+    return Diagnostic(
+        "PL016",
+        f"{who_names} names '{end.name}' of {who(end.instance)}, which no step of the kernel takes",
+        place,
+        (end.place,),
+        help=f"run {' or '.join(taking)} in a role, or leave the port out",
+    )
 
 
 def _reversed(view: View, channel: tuple[str, str]) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from pipelink.abi import ELEMENT_BYTES
+from pipelink.check.channels import not_taken
 from pipelink.diagnostics import Diagnostic, FilePlace, Place
 from pipelink.view import End, View, who
 
@@ -19,7 +20,10 @@ def connected(view: View) -> Iterator[Diagnostic]:
     known = {end.name: end for end in view.ports("global")}
     for name, ports in view.kernel.manifest.parameters.items():
         for port in ports:
-            if port not in known:
+            end = view.end(port)
+            if end and end.port.space == "global" and view.idle(end):
+                yield not_taken(end, FilePlace(path, name), f"parameter '{name}'")
+            elif port not in known:
                 yield Diagnostic(
                     "PL016",
                     f"parameter '{name}' names '{port}', which is no port in global memory",

@@ -37,14 +37,14 @@ def conflict(items: Sequence[Item], capacity: int) -> tuple[Item, ...]:
     groups, cliques = groups_of(core), cliques_of(core)
     best = min((s for c in cliques if (s := _by_sum(c, capacity))), key=_rank, default=())
     left = MOST_WORK
-    for count in range(1, len(best) or len(core)):
+    for count in range(1, (len(best) or len(core) - 1) + 1):
         pools = groups if math.comb(len(core), count) <= MOST_SETS else cliques
         sets = (_tight(p, count, capacity) for p in pools if math.comb(len(p), count) <= MOST_SETS)
         some = list(itertools.islice(itertools.chain.from_iterable(sets), left // count**2))
         left -= len(some) * count**2
         failing = (s for s in some if not _fits(s, capacity, exact=count <= FEW))
         if found := min(failing, key=_rank, default=()):
-            best = found
+            best = min(found, best or found, key=_rank)
             break
     return _thinned(best or items, capacity)
 

@@ -26,6 +26,7 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
                 case 0x702ee983a781740eull: return 213024;  // out.full
                 case 0x31a1da678ffceebcull: return 131072;  // out.w
                 case 0x31a1e1678ffcfaa1ull: return 0;  // out.x
+                case 0x88bcd9aa83d9a08full: return -8808367793902681517;  // pairing
                 case 0x21c030971c4bb6ceull: return 0;  // role.first_thread
                 case 0xd0dc0f0e86234656ull: return 128;  // role.threads
                 case 0x5949326dc12e3b9aull: return 4;  // stages
@@ -38,6 +39,7 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
             switch (slot) {
                 case 0xd67ac7b74536fcddull: return 320;  // column_tiles
                 case 0x09c7368a14cbcb61ull: return 212992;  // in.empty
+                case 0x514afa77ff7a5de9ull: return 0;  // in.fence
                 case 0x87eeae51cb1b79f5ull: return 213024;  // in.full
                 case 0xf4e1b0c579e8f125ull: return 131072;  // in.w
                 case 0xf4e1b1c579e8f2d8ull: return 0;  // in.x
@@ -53,7 +55,10 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
             break;
         case 2:  // act: swiglu of activation
             switch (slot) {
+                case 0xd8c43b6c6e05cf7dull: return 5631621698597701622;  // activation
                 case 0x9cec2b21f5b61d84ull: return 25600;  // intermediate
+                case 0x760d7da9ffd99754ull: return 0;  // limit
+                case 0x88bcd9aa83d9a08full: return -8808367793902681517;  // pairing
                 case 0x21c030971c4bb6ceull: return 128;  // role.first_thread
                 case 0xd0dc0f0e86234656ull: return 256;  // role.threads
                 case 0xa3a7061ff10a8138ull: return 128;  // rows
@@ -69,9 +74,9 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
 
 extern "C" __global__ void __launch_bounds__(384, 1) ffn(const __grid_constant__ pipelink::TensorMap load__x, const __grid_constant__ pipelink::TensorMap load__gate, const __grid_constant__ pipelink::TensorMap load__up, __nv_bfloat16* act__out, int m) {
     // The contracts that were planned with are those that the device code was compiled with.
-    if (pipelink_fingerprint__tma_loader() != 0x370a7845e280bd77ull) pipelink_contract_differs__tma_loader();
-    if (pipelink_fingerprint__wgmma_mainloop() != 0x04b88599b3406e18ull) pipelink_contract_differs__wgmma_mainloop();
-    if (pipelink_fingerprint__swiglu() != 0xb59c1b4aa1cdc691ull) pipelink_contract_differs__swiglu();
+    if (pipelink_fingerprint__tma_loader() != 0x30c24cee1c8a3f4full) pipelink_contract_differs__tma_loader();
+    if (pipelink_fingerprint__wgmma_mainloop() != 0x72bee58f7c154398ull) pipelink_contract_differs__wgmma_mainloop();
+    if (pipelink_fingerprint__swiglu() != 0xc61b3154822f2a11ull) pipelink_contract_differs__swiglu();
     if (threadIdx.x == 0) {
         // load.out.empty: 4 stages, 2 arrivals by mma: each warpgroup
         pipelink_mbarrier_init(212992, 2);
