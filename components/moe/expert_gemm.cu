@@ -87,7 +87,7 @@ constexpr auto together = pl::claims_barrier<"together">().per_warpgroup().durin
 constexpr auto load_warps = pl::claims_warps(1_n).during<"load">();
 constexpr auto load_registers = pl::claims_registers(32_n).during<"load">();
 constexpr auto warps = pl::claims_warps(warpgroups * 4_n).during<"run">();
-constexpr auto registers = pl::claims_registers(72_n + rows * tile_n / 128_n).during<"run">();
+constexpr auto registers = pl::claims_registers(88_n + rows * tile_n / 128_n).during<"run">();
 
 constexpr auto contract = pl::contract<"expert_gemm", "matrix", "1.0.0">(
     warpgroups, rows, tile_n, w_stages, raster_rows, tile_m, k, n, experts, tile_k, stages, pairing,

@@ -47,9 +47,10 @@ constexpr auto load = pl::entry<"load">()(pl::tile, rows, loaded)
 constexpr auto whole_steps =
     pl::requires_that(k % tile_k == 0_n, "the loop over k has no partial step");
 constexpr auto warps = pl::claims_warps(gather_warps).during<"run">();
+// A thread keeps an index for each row that it copies.
 constexpr auto registers =
-    pl::claims_registers(pl::select(tile_m / gather_warps > 32_n, 56_n, 40_n)).during<"run">();
-constexpr auto load_warps = pl::claims_warps(1_n).during<"load">();
+    pl::claims_registers(pl::select(tile_m > 64_n * gather_warps, 72_n, 56_n)).during<"run">();
+constexpr auto load_warps = pl::claims_warps(3_n).during<"load">();
 constexpr auto load_registers = pl::claims_registers(32_n).during<"load">();
 
 constexpr auto contract = pl::contract<"gather", "routing", "1.0.0">(
