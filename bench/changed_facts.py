@@ -39,7 +39,7 @@ SOURCES = (
 )
 WIDE = "components/moe/moe_up.kernel.toml"
 NARROW = "components/moe/moe_up_narrow.kernel.toml"  # smaller tiles, which leave room for larger ones
-TOKENS, SEED, LIMIT, PROCESSES, TIMEOUT = 1024, 6, 1e-2, 6, 120
+TOKENS, SEED, LIMIT, PROCESSES, TIMEOUT = 1024, 6, 1e-2, 6, 60
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ STAGES = '"stages", 4, 2, 3, 5, 6, 8'
 W_STAGES = '"w_stages", 4, 2, 3, 5, 6, 8'
 PAIRING = '"pairing", "gate_first"_t, "up_first"_t, "interleaved"_t'
 CASES = (
+    Case("nothing", "nothing: a check of the experiment", GATHER, STAGES, STAGES),
     Case("stages_3", "ring stages 4 to 3", GATHER, STAGES, '"stages", 3, 2, 4, 5, 6, 8'),
     Case("stages_2", "ring stages 4 to 2", GATHER, STAGES, '"stages", 2, 3, 4, 5, 6, 8'),
     Case("stages_5", "ring stages 4 to 5", GATHER, STAGES, '"stages", 5, 2, 3, 4, 6, 8'),

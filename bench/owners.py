@@ -175,7 +175,8 @@ def ordinary(shop: Workshop, kernel: Kernel, plan: Plan, source: str, folder: Pa
     )
     name = component.contract.component
     build = component.places.build if component.places else None
-    own = [f"#define {f} {f}__{name}" for f in ("pipelink_bind", "pipelink_region")]
+    # Inline functions of the header read the constants: each owner has his own, as with a header of his.
+    own = [f"#define {f} {f}__{name}" for f in ("pipelink_bind", "pipelink_region", "format2")]
     contract = component.contract
     folder.mkdir(parents=True, exist_ok=True)
     unit = folder / f"{name}.cu"
