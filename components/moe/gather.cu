@@ -5,6 +5,9 @@
 // (cp.async), since no bulk copy takes a list of rows. `load` brings rows that already stand in
 // that order, by bulk copies. Both lay a stage out alike, in panels of 64 columns with 128-byte
 // swizzle.
+//
+// `sort`, a kernel of its own, puts rows in that order: where many tiles of columns read each of
+// them again, that takes less time than gathering them in every tile.
 #include <pipelink/component.cuh>
 
 namespace gather {
@@ -15,8 +18,9 @@ constexpr auto stages = pl::chooses<"stages", 4, 2, 3, 5, 6, 8>();
 constexpr auto tile_k = pl::chooses<"tile_k", 64, 128, 256>();
 constexpr auto gather_warps = pl::chooses<"gather_warps", 3, 1, 2, 4, 8>();
 constexpr auto k = pl::imports<"k">();
-constexpr auto tile_m = pl::imports<"tile_m", 64, 128, 192, 256>();
+constexpr auto tile_m = pl::imports_or<"tile_m", 128, 64, 192, 256>();
 constexpr auto top_k = pl::imports<"top_k">();
+constexpr auto sort_rows = pl::chooses<"sort_rows", 8, 4, 16>();  // of a tile: one a warp
 constexpr auto panels = pl::derives<"panels">(tile_k / 64_n);
 constexpr auto k_steps = pl::derives<"k_steps">(k / tile_k);
 constexpr auto tokens = pl::extent<"tokens">();
@@ -35,6 +39,8 @@ constexpr auto loaded_tile =
     pl::part<"x", pl::bf16>(pl::shape(panels, tile_m, 64_n), pl::swizzle_128)
         .filled_by(rows, panels)
         .edge_undefined();
+constexpr auto sorted = pl::array_out<"sorted", pl::bf16>(pl::shape(routes, k))
+                            .covers(pl::by_row(sort_rows).clipped(), pl::whole(k));
 constexpr auto out = pl::ring_out<"out">()(stages, pl::each_thread_async, x_tile);
 constexpr auto loaded = pl::ring_out<"loaded">()(stages, pl::by_copies, loaded_tile);
 
@@ -43,6 +49,10 @@ constexpr auto run =
 constexpr auto load = pl::entry<"load">()(pl::tile, rows, loaded)
                           .plays(pl::repeat(k_steps, pl::fill(loaded)))
                           .by_one_thread();
+
+constexpr auto sort = pl::entry<"sort">()(pl::tile, x, order, sorted, routes);
+constexpr auto sort_schedule = pl::schedule<"sort_schedule">()(routes).tiles(
+    pl::steps_over(routes, sort_rows), pl::steps_over(1_n, 1_n));
 
 constexpr auto whole_steps =
     pl::requires_that(k % tile_k == 0_n, "the loop over k has no partial step");
@@ -53,9 +63,12 @@ constexpr auto registers =
 constexpr auto load_warps = pl::claims_warps(3_n).during<"load">();
 constexpr auto load_registers = pl::claims_registers(32_n).during<"load">();
 
+constexpr auto sort_warps = pl::claims_warps(sort_rows).during<"sort">();
+
 constexpr auto contract = pl::contract<"gather", "routing", "1.0.0">(
     stages, tile_k, gather_warps, k, tile_m, top_k, panels, k_steps, tokens, routes, whole_steps,
-    warps, registers, load_warps, load_registers, x, order, rows, out, loaded, run, load);
+    warps, registers, load_warps, load_registers, sort_rows, sort_warps, sorted, sort,
+    sort_schedule, x, order, rows, out, loaded, run, load);
 
 PIPELINK_COMPONENT(gather, contract)
 
@@ -124,6 +137,26 @@ PIPELINK_ENTRY(gather, load)
         }
         loaded.advance(self, state);
     }
+}
+
+PIPELINK_ENTRY(gather, sort)
+(pl::Self self, const pl::Tile& tile, const pl::bf16* tokens_, const int* list, pl::bf16* target,
+ int count) {
+    const int thread = pl::role_thread(self);
+    const int row = tile.row * static_cast<int>(sort_rows.at(self)) + thread / 32;
+    if (row >= count) return;
+    const int chunks = k.at(self) * static_cast<int>(sizeof(pl::bf16)) / chunk;
+    const long long token = list[row] / static_cast<int>(top_k.at(self));
+    const auto* const from = reinterpret_cast<const uint4*>(tokens_) + token * chunks;
+    auto* const to = reinterpret_cast<uint4*>(target) + static_cast<long long>(row) * chunks;
+#pragma unroll 8
+    for (int i = thread % 32; i < chunks; i += 32) to[i] = from[i];
+}
+
+PIPELINK_ENTRY(gather, sort_schedule)(pl::Self self, int index, pl::Tile& tile, int count) {
+    tile.row = blockIdx.x + index * gridDim.x;
+    tile.column = 0;
+    return tile.row * static_cast<int>(sort_rows.at(self)) < count;
 }
 
 }  // namespace gather

@@ -29,13 +29,44 @@ def sort_routes(ids: torch.Tensor, probs: torch.Tensor, experts: int) -> Routing
     return Routing(order.int(), offsets.int(), probs.float().contiguous())
 
 
-class Layer:
-    """The kernels of one layer; each of `up`, `down`, `total` are cubins of variants. Deterministic with
-    `total`, the kernel that sums; without it, `down` adds in memory, in the order in which tiles end."""
+# What the kernels here are built for: (hidden, intermediate, experts, top_k), and how they are named.
+SIZES = {(2048, 768, 128, 8): "", (4096, 14336, 8, 2): "_mixtral"}
 
-    def __init__(self, up: Sequence[Path], down: Sequence[Path], total: Sequence[Path] = ()) -> None:
-        self.up, self.down = pipelink.load(*up), pipelink.load(*down)
-        self.total = pipelink.load(*total) if total else None
+
+class Layer:
+    """The kernels of one layer; each of `up`, `down`, `total`, `sort` are cubins of variants. Deterministic
+    with `total`, the kernel that sums; without it, `down` adds in memory, in the order in which tiles end.
+    With `sort`, `up` takes rows that it has put in order; `debug` is the loader's."""
+
+    def __init__(
+        self,
+        up: Sequence[Path],
+        down: Sequence[Path],
+        total: Sequence[Path] = (),
+        sort: Sequence[Path] = (),
+        *,
+        debug: bool = False,
+    ) -> None:
+        self.up, self.down, self.total, self.sort = (
+            pipelink.load(*paths, debug=debug) if paths else None for paths in (up, down, total, sort)
+        )
+
+    @classmethod
+    def of(cls, build: Path, size: tuple[int, int, int, int], mode: str) -> Layer:
+        """The kernels for (hidden, intermediate, experts, top_k) in the folder of builds, deterministic or
+        fast."""
+        suffix = SIZES[size]
+
+        def cubins(name: str) -> list[Path]:
+            variants = [f"moe_{name}{few}{suffix}" for few in ("_few", "")]
+            found = [build / v / f"{v}.cubin" for v in variants]
+            return [path for path in found if path.is_file()]
+
+        sort = cubins("sort")
+        up = cubins("up_sorted") if sort else cubins("up")
+        if mode == "fast":
+            return cls(up, cubins("down_fast"), (), sort)
+        return cls(up, cubins("down"), cubins("sum"), sort)
 
     def __call__(
         self, x: torch.Tensor, routing: Routing, w_up: torch.Tensor, w_down: torch.Tensor
@@ -44,7 +75,12 @@ class Layer:
         tokens, top_k = routing.probs.shape
         hidden, intermediate = w_down.shape[1:]
         h = torch.empty(tokens * top_k, intermediate, dtype=x.dtype, device=x.device)
-        self.up(x, routing.order, routing.offsets, w_up, h)
+        if self.sort is None:
+            self.up(x, routing.order, routing.offsets, w_up, h)
+        else:
+            rows = torch.empty(tokens * top_k, hidden, dtype=x.dtype, device=x.device)
+            self.sort(x, routing.order, rows)
+            self.up(rows, routing.offsets, w_up, h)
         if self.total is None:
             total = torch.zeros(tokens, hidden, dtype=torch.float32, device=x.device)
             self.down(h, routing.order, routing.offsets, routing.probs, w_down, total)
