@@ -1,6 +1,6 @@
 """What a fused mixture-of-experts layer is timed beside: torch's grouped products, and Triton.
 
-    python3 bench/moe_baselines.py [--output FILE] [--only TEXT]     on the device, which needs torch alone
+    python3 bench/moe_baselines.py [--output FILE] [--only TEXT]     on the device: torch and triton
 
 Both layers take x [tokens, hidden] in bf16, the router's `ids` (int64) and `probs` (float32), both
 [tokens, top_k], w_up [experts, 2 * intermediate, hidden] with the gate's rows first, and w_down
@@ -84,13 +84,13 @@ def _sorted(ids: torch.Tensor, experts: int) -> tuple[torch.Tensor, torch.Tensor
 
 
 @functools.cache
-def _sort(mode: str | None) -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
-    return torch.compile(_sorted, dynamic=False, mode=mode)
+def _sort() -> Callable[..., tuple[torch.Tensor, torch.Tensor]]:
+    return torch.compile(_sorted, dynamic=False)
 
 
 def sort_routes(ids: torch.Tensor, experts: int) -> Lists:
     """The lists for the experts that a router chose."""
-    return Lists(*_sort(None)(ids, experts))
+    return Lists(*_sort()(ids, experts))
 
 
 # --- torch
@@ -138,10 +138,21 @@ def _torch_whole(
     return _torch_given(x, order, offsets, probs, w_up, w_down, unsort)
 
 
+# What torch.compile may time. With "all", grouped products may be of its Triton templates too; on an
+# H200, torch 2.11 was seen to end with an illegal access as it timed them for 131072 routes.
+_TUNE: dict[str, dict[str, bool]] = {
+    "nothing": {},
+    "pointwise": {"max_autotune_pointwise": True, "coordinate_descent_tuning": True},
+    "all": {"max_autotune": True, "coordinate_descent_tuning": True},
+}
+
+
 @functools.cache
-def _compiled(given: bool, mode: str | None) -> Callable[..., torch.Tensor]:
+def _compiled(given: bool, tune: str) -> Callable[..., torch.Tensor]:
     torch._dynamo.config.recompile_limit = 64  # each shape, each way to sum
-    return torch.compile(_torch_given if given else _torch_whole, dynamic=False, mode=mode)
+    return torch.compile(
+        _torch_given if given else _torch_whole, dynamic=False, options=dict(_TUNE[tune])
+    )
 
 
 def torch_layer(
@@ -153,13 +164,13 @@ def torch_layer(
     lists: Lists | None = None,
     *,
     unsort: bool = True,
-    mode: str | None = None,
+    tune: str = "pointwise",
 ) -> torch.Tensor:
     """The layer from grouped products under torch.compile. Routes are summed either where they lie in
-    the token's order (`unsort`), or by index_add in float32. `mode` is torch.compile's."""
+    the token's order (`unsort`), or by index_add in float32. `tune` is a key of `_TUNE`."""
     if lists is None:
-        return _compiled(False, mode)(x, ids, probs, w_up, w_down, unsort)
-    return _compiled(True, mode)(x, lists.order, lists.offsets, probs, w_up, w_down, unsort)
+        return _compiled(False, tune)(x, ids, probs, w_up, w_down, unsort)
+    return _compiled(True, tune)(x, lists.order, lists.offsets, probs, w_up, w_down, unsort)
 
 
 # --- Triton
@@ -591,14 +602,14 @@ def _graph(call: Callable[[], torch.Tensor]) -> Callable[[], None]:
 
 
 def calls(
-    layer: Layer, lists: Lists, mode: str | None = None
+    layer: Layer, lists: Lists, tune: str = "pointwise"
 ) -> dict[str, Callable[[], torch.Tensor]]:
     """What is timed: each baseline with the sort of the routes, and with the lists given."""
     args = (layer.x, layer.ids, layer.probs, layer.w_up, layer.w_down)
     found: dict[str, Callable[[], torch.Tensor]] = {}
     for given, unsort in itertools.product((None, lists), (True, False)):
         name = f"torch {'unsort' if unsort else 'index_add'}, {'lists given' if given else 'with sort'}"
-        found[name] = functools.partial(torch_layer, *args, given, unsort=unsort, mode=mode)
+        found[name] = functools.partial(torch_layer, *args, given, unsort=unsort, tune=tune)
     found["triton, with sort"] = functools.partial(triton_layer, *args)
     found["triton, lists given"] = functools.partial(triton_layer, *args, lists)
     return found
@@ -624,7 +635,7 @@ def _rounds(timed: dict[str, Callable[[], object]], rounds: int) -> dict[str, di
 
 
 def measure(
-    shape: Shape, layer: Layer, routing: str, mode: str | None, rounds: int
+    shape: Shape, layer: Layer, routing: str, tune: str, rounds: int
 ) -> list[dict[str, Any]]:
     """A row a baseline; one that fails or is wrong has no time."""
     lists = sort_routes(layer.ids, shape.experts)
@@ -633,7 +644,7 @@ def measure(
     timed: dict[str, Callable[[], object]] = {}
     rows: list[dict[str, Any]] = []
     about = {"shape": shape.name, "tokens": shape.tokens, "routing": routing}
-    for name, call in calls(layer, lists, mode).items():
+    for name, call in calls(layer, lists, tune).items():
         try:
             off = error(call(), wanted)
             if not off < LIMIT:
@@ -645,6 +656,8 @@ def measure(
                 {**about, "name": name, "failed": f"{type(failure).__name__}: {failure}"[:2000]}
             )
             print(json.dumps(rows[-1]), file=sys.stderr, flush=True)
+    if not timed:
+        raise SystemExit(f"{about}: nothing works")
     took = _rounds(timed, rounds)
     plan = tuned(layer, lists)
     for name, off in errors.items():
@@ -676,7 +689,12 @@ def main() -> int:
     parser.add_argument(
         "--only", default="", help="the shapes in whose name and tokens this text is"
     )
-    parser.add_argument("--mode", help="torch.compile's mode, such as max-autotune-no-cudagraphs")
+    parser.add_argument(
+        "--tune",
+        choices=list(_TUNE),
+        default="pointwise",
+        help="what torch.compile times; give all one shape a process, as it may end with a device error",
+    )
     parser.add_argument("--rounds", type=int, default=ROUNDS)
     args = parser.parse_args()
     sys.path.append(str(Path(__file__).resolve().parent))
@@ -701,7 +719,7 @@ def main() -> int:
             begin = time.monotonic()
             ids, probs = route(shape, routing == "skewed")
             rows += measure(
-                shape, Layer(x, ids, probs, *made[size]), routing, args.mode, args.rounds
+                shape, Layer(x, ids, probs, *made[size]), routing, args.tune, args.rounds
             )
             torch.cuda.empty_cache()
             print(f"  {time.monotonic() - begin:.1f} s", file=sys.stderr, flush=True)
@@ -710,7 +728,7 @@ def main() -> int:
                 **circumstances(),
                 "triton": triton.__version__,
                 "rounds": args.rounds,
-                "mode": args.mode,
+                "tune": args.tune,
             }
             args.output.write_text(json.dumps({**result, "rows": rows}, indent=1) + "\n")
     return int(any("failed" in row for row in rows))
