@@ -1,5 +1,5 @@
-// The hooks of the release flavor, but a wait that has a limit: a kernel that would hang ends with a
-// fault, after a second. For experiments with kernels that may.
+// The hooks of the release flavor, but a wait that has a limit: a kernel that would hang ends with
+// a fault, after a second. For experiments with kernels that may.
 #pragma once
 
 #include <pipelink/abi.cuh>

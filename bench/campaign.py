@@ -37,18 +37,35 @@ SOURCES = {
     "combine": "moe/combine.cu",
 }
 # Which facts of each component a kernel's steps read, by the kernel.
-ROWS, GEMM, STORE = ("stages", "tile_k"), ("warpgroups", "rows", "tile_n", "w_stages", "raster_rows"), ("vector", "cache")
+ROWS, STORE = ("stages", "tile_k"), ("vector", "cache")
+GEMM = ("warpgroups", "rows", "tile_n", "w_stages", "raster_rows")
 ACT = ("pairing", "activation", "limit")
 KERNELS: dict[str, dict[str, tuple[str, ...]]] = {
-    "moe_up": {"gather": (*ROWS, "gather_warps"), "expert_gemm": GEMM, "swiglu": ACT, "combine": STORE},
-    "moe_up_narrow": {"gather": (*ROWS, "gather_warps"), "expert_gemm": ("warpgroups", "rows", "raster_rows")},
+    "moe_up": {
+        "gather": (*ROWS, "gather_warps"),
+        "expert_gemm": GEMM,
+        "swiglu": ACT,
+        "combine": STORE,
+    },
+    "moe_up_narrow": {
+        "gather": (*ROWS, "gather_warps"),
+        "expert_gemm": ("warpgroups", "rows", "raster_rows"),
+    },
     "moe_down": {"gather": ROWS, "expert_gemm": GEMM, "combine": STORE},
-    "moe_down_fast": {"gather": ("stages",), "expert_gemm": ("warpgroups", "tile_n"), "combine": ("vector",)},
+    "moe_down_fast": {
+        "gather": ("stages",),
+        "expert_gemm": ("warpgroups", "tile_n"),
+        "combine": ("vector",),
+    },
     "moe_sum": {"combine": ("cache", "sum_warps")},
     "moe_sort_mixtral": {"gather": ("sort_rows",)},
 }
 OUTSIDE: dict[str, str] = {"pairing": '"alternate"', "activation": '"tanh"', "cache": '"never"'}
-OFFERED = (("gather", "tile_k", "32"), ("swiglu", "pairing", '"alternate"_t'), ("expert_gemm", "rows", "32"))
+OFFERED = (
+    ("gather", "tile_k", "32"),
+    ("swiglu", "pairing", '"alternate"_t'),
+    ("expert_gemm", "rows", "32"),
+)
 TOKENS, SEED, LIMIT = 512, 7, 1e-2
 
 
@@ -66,6 +83,12 @@ class Mutant:
     def name(self) -> str:
         value = re.sub(r"\W|_t$", "", self.value)
         return f"{self.kernel}.{self.component}.{self.fact}.{value}.{self.how}"
+
+    @property
+    def shop(self) -> str:
+        """The sources that it needs: kernels share them."""
+        value = "" if self.how == "manifest" else re.sub(r"\W|_t$", "", self.value)
+        return f"{self.component}.{self.fact}.{value}.{self.how}"
 
 
 def values(component: str, fact: str) -> list[str]:
@@ -98,18 +121,16 @@ def make() -> int:
     for source in SOURCES.values():
         first.object(f"components/{source}")
     every = list(mutants())
-    shops: dict[tuple[str, str, str], Any] = {}
-    for m in every:
-        key = (m.component, m.fact, m.value if m.how != "manifest" else "")
-        if key not in shops:
-            shops[key] = workshop(m, first)
+    shops = {m.shop: workshop(m, first) for m in every}
     with ThreadPoolExecutor(2) as pool:
-        rows = list(pool.map(lambda m: made(m, shops[m.component, m.fact, m.value if m.how != "manifest" else ""]), every))
+        rows = list(pool.map(lambda m: made(m, shops[m.shop]), every))
     write_json(FOLDER / "mutants.json", {"mutants": rows})
     for row in rows:
         print(f"{row['name']:60} {row.get('codes', 'linked')} {row.get('names', '')}")
     silent = [r["name"] for r in rows if "refused" in r and not r["names"]]
-    print(f"{len(rows)} mutants, {sum('refused' not in r for r in rows)} linked, refused without names: {silent}")
+    print(
+        f"{len(rows)} mutants, {sum('refused' not in r for r in rows)} linked, refused without names: {silent}"
+    )
     return int(bool(silent))
 
 
@@ -117,29 +138,28 @@ def workshop(m: Mutant, first: Any) -> Any:
     """The sources with the mutant's value as the fact's default."""
     from bench.owners import Edit, Workshop
 
-    folder = FOLDER / "shops" / f"{m.component}.{m.fact}.{re.sub(r'[^a-z0-9]', '', m.value)}.{m.how}"
+    folder = FOLDER / "shops" / m.shop
     if m.how == "manifest":
         return Workshop(folder, (), first)
     file = SOURCES[m.component]
     text = (ROOT / "components" / file).read_text()
     found = re.search(rf'pl::chooses<"{m.fact}",\s*([^>]*)>', text)
     assert found
-    rest = [v for v in values(m.component, m.fact) if v != m.value]
-    return Workshop(folder, (Edit(file, found[0], f'pl::chooses<"{m.fact}", {", ".join([m.value, *rest])}>'),), first)
+    every = [m.value, *(v for v in values(m.component, m.fact) if v != m.value)]
+    edit = Edit(file, found[0], f'pl::chooses<"{m.fact}", {", ".join(every)}>')
+    return Workshop(folder, (edit,), first)
 
 
 def manifest_of(m: Mutant, shop: Any) -> str:
     path = f"components/moe/{m.kernel}.kernel.toml"
     if m.how != "manifest":
         return path
-    text = (shop.folder / path).read_text()
     instance = instance_of(m, shop)
-    extra = f'components/moe/{m.kernel}_{m.fact}.kernel.toml'
+    extra = f"components/moe/{m.kernel}_{m.fact}.kernel.toml"
     (shop.folder / extra).write_text(
         f'extends = "{m.kernel}.kernel.toml"\nkernel = "{m.kernel}"\n[instances.{instance}]\n'
         f"facts = {{ {m.fact} = {m.value} }}\n"
     )
-    assert text
     return extra
 
 
@@ -187,9 +207,12 @@ def run(output: Path) -> int:
     for row in rows:
         row.setdefault("outcome", "refused" if row.get("names") else "refused without names")
     bad = [r["name"] for r in rows if r["outcome"] not in ("right", "refused")]
-    counts = {o: sum(r["outcome"] == o for r in rows) for o in dict.fromkeys(r["outcome"] for r in rows)}
+    counts = {
+        o: sum(r["outcome"] == o for r in rows) for o in dict.fromkeys(r["outcome"] for r in rows)
+    }
     output.parent.mkdir(parents=True, exist_ok=True)
-    output.write_text(json.dumps({**circumstances(), "tokens": TOKENS, "counts": counts, "mutants": rows}, indent=1) + "\n")
+    result = {**circumstances(), "tokens": TOKENS, "counts": counts, "mutants": rows}
+    output.write_text(json.dumps(result, indent=1) + "\n")
     print(counts, "third outcomes:", bad)
     return int(bool(bad))
 
@@ -223,18 +246,29 @@ def child(names: list[str]) -> int:
         try:
             for build in ("pipelink", "control"):
                 out = data.poisoned(kernel)
-                data.call(kernel, pipelink.load(FOLDER / "kernels" / name / build / f"{kernel}.cubin"), out)
+                data.call(
+                    kernel,
+                    pipelink.load(FOLDER / "kernels" / name / build / f"{kernel}.cubin"),
+                    out,
+                )
                 torch.cuda.synchronize()
-                digests.append(hashlib.sha256(out.view(torch.uint8).cpu().numpy().tobytes()).hexdigest())
+                digests.append(
+                    hashlib.sha256(out.view(torch.uint8).cpu().numpy().tobytes()).hexdigest()
+                )
                 error = max(error, float((out.float() - wanted).norm() / wanted.norm()))
         except Exception as failure:
             took = time.monotonic() - begin
-            print(name, json.dumps({"outcome": "hang" if took > 1 else "fault", "detail": str(failure)[:200]}))
+            print(
+                name,
+                json.dumps(
+                    {"outcome": "hang" if took > 1 else "fault", "detail": str(failure)[:200]}
+                ),
+            )
             return 1
         # Additions in memory come in another order each time.
         equal = digests[0] == digests[1] or kernel == "moe_down_fast"
-        outcome = "right" if error < LIMIT and equal else "wrong"
-        print(name, json.dumps({"outcome": outcome, "error": error, "equal": digests[0] == digests[1]}), flush=True)
+        said = {"outcome": "right" if error < LIMIT and equal else "wrong", "error": error}
+        print(name, json.dumps({**said, "equal": digests[0] == digests[1]}), flush=True)
     return 0
 
 
@@ -270,7 +304,9 @@ class Data:
     def wanted(self, kernel: str, fact: str, value: str) -> Any:
         torch, routing = self.torch, self.routing
         if kernel.startswith("moe_up"):
-            return self.gated(value if fact == "activation" else "silu", int(value) if fact == "limit" else 0)
+            return self.gated(
+                value if fact == "activation" else "silu", int(value) if fact == "limit" else 0
+            )
         if kernel == "moe_down":
             slots = torch.empty_like(self.lower)
             slots[routing.order.long()] = self.lower
@@ -286,11 +322,16 @@ class Data:
         if limit:
             gate, up = gate.clamp(max=limit), up.clamp(-limit, limit)
         functions = self.torch.nn.functional
-        acted = functions.gelu(gate, approximate="tanh") if activation == "gelu" else getattr(functions, activation)(gate)
-        return acted * up
+        if activation == "gelu":
+            return functions.gelu(gate, approximate="tanh") * up
+        return getattr(functions, activation)(gate) * up
 
     def poisoned(self, kernel: str) -> Any:
-        shapes = {"moe_down": (TOKENS, 8, 2048), "moe_sum": (TOKENS, 2048), "moe_sort_mixtral": (TOKENS * 2, 4096)}
+        shapes = {
+            "moe_down": (TOKENS, 8, 2048),
+            "moe_sum": (TOKENS, 2048),
+            "moe_sort_mixtral": (TOKENS * 2, 4096),
+        }
         if kernel == "moe_down_fast":
             return self.torch.zeros(TOKENS, 2048, device="cuda")
         shape = shapes.get(kernel, (TOKENS * 8, 768))

@@ -38,7 +38,9 @@ SOURCES = (
     "components/moe/combine.cu",
 )
 WIDE = "components/moe/moe_up.kernel.toml"
-NARROW = "components/moe/moe_up_narrow.kernel.toml"  # smaller tiles, which leave room for larger ones
+NARROW = (
+    "components/moe/moe_up_narrow.kernel.toml"  # smaller tiles, which leave room for larger ones
+)
 TOKENS, SEED, LIMIT, PROCESSES, TIMEOUT = 1024, 6, 1e-2, 6, 60
 
 
@@ -59,7 +61,16 @@ class Case:
         return f"components/{self.file}"
 
 
-GATHER, GEMM, ACT, COMBINE = "moe/gather.cu", "moe/expert_gemm.cu", "ffn/epilogue.cu", "moe/combine.cu"
+GATHER, GEMM, ACT, COMBINE = (
+    "moe/gather.cu",
+    "moe/expert_gemm.cu",
+    "ffn/epilogue.cu",
+    "moe/combine.cu",
+)
+WARPS = '"gather_warps", 3, 1, 2, 4, 8'
+TILE_K, TILE_N = '"tile_k", 64, 128, 256', '"tile_n", 256, 64, 128'
+SILU = '"silu"_t, "gelu"_t, "relu"_t'
+FIRST, TURNS = '"gate_first"_t', '"interleaved"_t'
 STAGES = '"stages", 4, 2, 3, 5, 6, 8'
 W_STAGES = '"w_stages", 4, 2, 3, 5, 6, 8'
 PAIRING = '"pairing", "gate_first"_t, "up_first"_t, "interleaved"_t'
@@ -68,19 +79,19 @@ CASES = (
     Case("stages_3", "ring stages 4 to 3", GATHER, STAGES, '"stages", 3, 2, 4, 5, 6, 8'),
     Case("stages_2", "ring stages 4 to 2", GATHER, STAGES, '"stages", 2, 3, 4, 5, 6, 8'),
     Case("stages_5", "ring stages 4 to 5", GATHER, STAGES, '"stages", 5, 2, 3, 4, 6, 8'),
-    Case("tile_k_128", "K of a stage 64 to 128", GATHER, '"tile_k", 64, 128, 256', '"tile_k", 128, 64, 256', NARROW),
-    Case("warps_2", "producer threads 96 to 64", GATHER, '"gather_warps", 3, 1, 2', '"gather_warps", 2, 1, 3', NARROW),
-    Case("warps_4", "producer threads 96 to 128", GATHER, '3, 1, 2, 4, 8', '4, 1, 2, 3, 8', NARROW),
+    Case("tile_k_128", "K of a stage 64 to 128", GATHER, TILE_K, '"tile_k", 128, 64, 256', NARROW),
+    Case("warps_2", "producer threads 96 to 64", GATHER, WARPS, '"gather_warps", 2, 1, 3, 4, 8', NARROW),
+    Case("warps_4", "producer threads 96 to 128", GATHER, WARPS, '"gather_warps", 4, 1, 2, 3, 8', NARROW),
     Case("height_64", "tile height 128 to 64", GEMM, '"warpgroups", 2, 1, 3', '"warpgroups", 1, 2, 3'),
     Case("height_256", "tile height 128 to 256", GEMM, '"rows", 64, 128', '"rows", 128, 64', NARROW),
-    Case("width_128", "tile width 256 to 128", GEMM, '"tile_n", 256, 64, 128', '"tile_n", 128, 64, 256'),
-    Case("width_64", "tile width 256 to 64", GEMM, '"tile_n", 256, 64, 128', '"tile_n", 64, 128, 256'),
+    Case("width_128", "tile width 256 to 128", GEMM, TILE_N, '"tile_n", 128, 64, 256'),
+    Case("width_64", "tile width 256 to 64", GEMM, TILE_N, '"tile_n", 64, 128, 256'),
     Case("w_stages_3", "stages of weights 4 to 3", GEMM, W_STAGES, '"w_stages", 3, 2, 4, 5, 6, 8'),
     Case("raster_4", "rows of a band 16 to 4", GEMM, '"raster_rows", 16, 1, 4', '"raster_rows", 4, 1, 16'),
-    Case("up_first", "order of columns: up first", ACT, PAIRING, '"pairing", "up_first"_t, "gate_first"_t, "interleaved"_t'),
-    Case("in_turns", "order of columns: in turns", ACT, PAIRING, '"pairing", "interleaved"_t, "gate_first"_t, "up_first"_t'),
+    Case("up_first", "order of columns: up first", ACT, PAIRING, f'"pairing", "up_first"_t, {FIRST}, {TURNS}'),
+    Case("in_turns", "order of columns: in turns", ACT, PAIRING, f'"pairing", {TURNS}, {FIRST}, "up_first"_t'),
     Case("handed_bf16", "type handed over: f32 to bf16", ACT, "using Handed = float;", "using Handed = pl::bf16;"),
-    Case("relu", "activation: silu to relu", ACT, '"silu"_t, "gelu"_t, "relu"_t', '"relu"_t, "silu"_t, "gelu"_t', activation="relu"),
+    Case("relu", "activation: silu to relu", ACT, SILU, '"relu"_t, "gelu"_t, "silu"_t', activation="relu"),
     Case("vector_8", "bytes of a store 16 to 8", COMBINE, '"vector", 16, 8, 4', '"vector", 8, 16, 4'),
 )  # fmt: skip
 BUILDS = ("symbol", "symbol_new_kernel", "pipelink", "control")
@@ -107,9 +118,21 @@ def make() -> int:
     return 0
 
 
-def made(case: Case, first: Any, before: Any, old: dict[str, Path], old_unit: Path) -> dict[str, Any]:
+def made(
+    case: Case, first: Any, before: Any, old: dict[str, Path], old_unit: Path
+) -> dict[str, Any]:
     """All builds of a case; what `cases.json` says of it."""
-    from bench.owners import Edit, Refused, Workshop, control, kernel_of, kernel_unit, linked, ordinary, symbols
+    from bench.owners import (
+        Edit,
+        Refused,
+        Workshop,
+        control,
+        kernel_of,
+        kernel_unit,
+        linked,
+        ordinary,
+        symbols,
+    )
 
     shop = Workshop(FOLDER / case.name, (Edit(case.file, case.old, case.new),), first)
     row: dict[str, Any] = {**asdict(case), "source": case.source}
@@ -126,7 +149,9 @@ def made(case: Case, first: Any, before: Any, old: dict[str, Path], old_unit: Pa
     symbols([*mixed, old_unit], before, shop.folder / "symbol")
     unit = kernel_unit(plan, shop.folder / "ordinary")
     symbols([*mixed, unit], product, shop.folder / "symbol_new_kernel")
-    row["owner"] = next(i.owner for i in plan.instances if i.object == case.source.replace(".cu", ".o"))
+    row["owner"] = next(
+        i.owner for i in plan.instances if i.object == case.source.replace(".cu", ".o")
+    )
     row["component"] = next(i.component for i in plan.instances if i.owner == row["owner"])
     row["kernel"] = plan.kernel
     return row
@@ -152,7 +177,9 @@ def run(output: Path) -> int:
     for case in cases:
         said = [case[b]["outcome"] for b in BUILDS] if "refused" not in case else ["refused"]
         print(f"{case['name']:12} {case['what']:34} {' | '.join(said)} equal={case.get('equal')}")
-    good = all(c["pipelink"]["outcome"] == "right" and c["equal"] for c in cases if "refused" not in c)
+    good = all(
+        c["pipelink"]["outcome"] == "right" and c["equal"] for c in cases if "refused" not in c
+    )
     return 0 if good else 1
 
 
@@ -193,7 +220,9 @@ def child(cubin: Path, activation: str) -> int:
     product = reference.expert_gemm(reference.gather(x, routing.order, top_k), w, routing.offsets)
     gate, up = product.chunk(2, dim=1)
     wanted = getattr(torch.nn.functional, activation)(gate) * up
-    h = torch.full((TOKENS * top_k, intermediate), float("nan"), device="cuda", dtype=torch.bfloat16)
+    h = torch.full(
+        (TOKENS * top_k, intermediate), float("nan"), device="cuda", dtype=torch.bfloat16
+    )
     torch.cuda.synchronize()
     begin = time.monotonic()
     try:

@@ -38,7 +38,9 @@ def loaded(shape: base.Shape) -> dict[str, Layer]:
     }
 
 
-def ours(shape: base.Shape, layer: base.Layer, lists: base.Lists) -> dict[str, Callable[[], torch.Tensor]]:
+def ours(
+    shape: base.Shape, layer: base.Layer, lists: base.Lists
+) -> dict[str, Callable[[], torch.Tensor]]:
     found: dict[str, Callable[[], torch.Tensor]] = {}
     for mode, run in loaded(shape).items():
         given = Routing(lists.order, lists.offsets, layer.probs)
@@ -48,11 +50,39 @@ def ours(shape: base.Shape, layer: base.Layer, lists: base.Lists) -> dict[str, C
 
         def sorting(run: Layer = run) -> torch.Tensor:
             made = base.sort_routes(layer.ids, shape.experts)
-            return run(layer.x, Routing(made.order, made.offsets, layer.probs), layer.w_up, layer.w_down)
+            return run(
+                layer.x, Routing(made.order, made.offsets, layer.probs), layer.w_up, layer.w_down
+            )
 
         found[f"pipelink {mode}, lists given"] = call
         found[f"pipelink {mode}, with sort"] = sorting
     return found
+
+
+def plain(
+    x: torch.Tensor,
+    ids: torch.Tensor,
+    probs: torch.Tensor,
+    w_up: torch.Tensor,
+    w_down: torch.Tensor,
+) -> torch.Tensor:
+    """torch's grouped products as one writes them at first: routes sorted, gathered, multiplied, and added
+    up in bf16. moe_baselines.py has what that can be tuned to."""
+    top_k = ids.shape[1]
+    by_expert, order = ids.reshape(-1).sort()
+    token = order // top_k
+    counts = torch.bincount(by_expert, minlength=w_up.shape[0])
+    ends = counts.cumsum(0).int()
+    gate, up = base._grouped_mm(x[token], w_up, ends).chunk(2, dim=-1)
+    y = base._grouped_mm(torch.nn.functional.silu(gate) * up, w_down, ends)
+    weighted = y * probs.reshape(-1)[order].to(y.dtype)[:, None]
+    return torch.zeros_like(x).index_add(0, token, weighted)
+
+
+def theirs(layer: base.Layer, lists: base.Lists) -> dict[str, Callable[[], torch.Tensor]]:
+    arguments = (layer.x, layer.ids, layer.probs, layer.w_up, layer.w_down)
+    compiled = torch.compile(plain, dynamic=False)
+    return {"torch plain, with sort": lambda: compiled(*arguments), **base.calls(layer, lists)}
 
 
 def poison(shape: base.Shape) -> None:
@@ -66,7 +96,12 @@ def floor(shape: base.Shape, ids: torch.Tensor, ceilings: dict[str, float]) -> d
     used = int(ids.unique().numel())
     moved = 2 * (2 * shape.tokens * shape.hidden + 3 * used * shape.hidden * shape.intermediate)
     compute, memory = shape.operations / ceilings["tflops"] / 1e9, moved / ceilings["tbs"] / 1e9
-    return {"operations": shape.operations, "bytes": moved, "compute_ms": compute, "memory_ms": memory}
+    return {
+        "operations": shape.operations,
+        "bytes": moved,
+        "compute_ms": compute,
+        "memory_ms": memory,
+    }
 
 
 def ceilings() -> dict[str, float]:
@@ -75,15 +110,20 @@ def ceilings() -> dict[str, float]:
     source = torch.randn(1 << 30, device="cuda", dtype=torch.bfloat16)
     target = torch.empty_like(source)
     took = base._rounds({"mm": lambda: a @ b, "copy": lambda: target.copy_(source)}, 9)
-    return {"tflops": 2 * 8192**3 / took["mm"]["ms"] / 1e9, "tbs": 4 * (1 << 30) / took["copy"]["ms"] / 1e9}
+    return {
+        "tflops": 2 * 8192**3 / took["mm"]["ms"] / 1e9,
+        "tbs": 4 * (1 << 30) / took["copy"]["ms"] / 1e9,
+    }
 
 
-def measure(shape: base.Shape, layer: base.Layer, routing: str, rounds: int) -> list[dict[str, Any]]:
+def measure(
+    shape: base.Shape, layer: base.Layer, routing: str, rounds: int
+) -> list[dict[str, Any]]:
     lists = base.sort_routes(layer.ids, shape.experts)
     wanted = base.reference(layer)
     timed: dict[str, Callable[[], object]] = {}
     errors = {}
-    for name, call in {**base.calls(layer, lists), **ours(shape, layer, lists)}.items():
+    for name, call in {**theirs(layer, lists), **ours(shape, layer, lists)}.items():
         poison(shape)
         errors[name] = base.error(call(), wanted)
         assert errors[name] < base.LIMIT, f"{name}: relative error {errors[name]}"
@@ -94,7 +134,15 @@ def measure(shape: base.Shape, layer: base.Layer, routing: str, rounds: int) -> 
         graph = took[f"graph/{name}"]
         about = {"shape": shape.name, "tokens": shape.tokens, "routing": routing, "name": name}
         rate = shape.operations / graph["ms"] / 1e9
-        rows.append({**about, **graph, "tflops": rate, "stream_ms": took[f"stream/{name}"]["ms"], "error": off})
+        rows.append(
+            {
+                **about,
+                **graph,
+                "tflops": rate,
+                "stream_ms": took[f"stream/{name}"]["ms"],
+                "error": off,
+            }
+        )
         print(f"{shape.name:14} {shape.tokens:6} {routing:7} {name:36} {graph['ms']:9.4f} {rate:6.0f} "
               f"{took[f'stream/{name}']['ms']:9.4f} {off:.1e}", flush=True)  # fmt: skip
     return rows
@@ -103,12 +151,20 @@ def measure(shape: base.Shape, layer: base.Layer, routing: str, rounds: int) -> 
 def main() -> int:
     parser = argparse.ArgumentParser(description="the layer beside torch and Triton")
     parser.add_argument("--output", type=Path, default=RESULTS)
-    parser.add_argument("--only", default="", help="the shapes in whose name and tokens this text is")
+    parser.add_argument(
+        "--only", default="", help="the shapes in whose name and tokens this text is"
+    )
     parser.add_argument("--rounds", type=int, default=base.ROUNDS)
     args = parser.parse_args()
     top = ceilings()
     print(f"ceilings: {top['tflops']:.0f} TFLOP/s, {top['tbs']:.2f} TB/s")
-    result: dict[str, Any] = {**circumstances(), "ceilings": top, "rounds": args.rounds, "rows": [], "floors": []}
+    result: dict[str, Any] = {
+        **circumstances(),
+        "ceilings": top,
+        "rounds": args.rounds,
+        "rows": [],
+        "floors": [],
+    }
     weights: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
     for shape in (s for s in base.SHAPES if args.only in f"{s.name} {s.tokens}"):
         if shape.name not in weights:

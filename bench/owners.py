@@ -57,14 +57,20 @@ class Refused(Exception):
 class Workshop:
     """Sources and objects with some edits; `first` is the build without any."""
 
-    def __init__(self, folder: Path, edits: tuple[Edit, ...] = (), first: Workshop | None = None) -> None:
+    def __init__(
+        self, folder: Path, edits: tuple[Edit, ...] = (), first: Workshop | None = None
+    ) -> None:
         self.folder, self.first = folder, first
         shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(ROOT / "components", folder / "components", ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(
+            ROOT / "components", folder / "components", ignore=shutil.ignore_patterns("__pycache__")
+        )
         for edit in edits:
             path = folder / "components" / edit.file
             text = path.read_text()
-            assert text.count(edit.old) == 1, f"{edit.file} has '{edit.old}' {text.count(edit.old)} times"
+            assert text.count(edit.old) == 1, (
+                f"{edit.file} has '{edit.old}' {text.count(edit.old)} times"
+            )
             path.write_text(text.replace(edit.old, edit.new))
         self.changed = {Path("components") / edit.file for edit in edits}
         self.objects = folder / "objects"
@@ -79,9 +85,21 @@ class Workshop:
         if self.first is not None and relative not in self.changed:
             shutil.copy2(self.first.object(source), target)
             return target
-        command = [sys.executable, "-m", "pipelink", "compile", source, "-o", str(target), "--arch", ARCH]
+        command = [
+            sys.executable,
+            "-m",
+            "pipelink",
+            "compile",
+            source,
+            "-o",
+            str(target),
+            "--arch",
+            ARCH,
+        ]
         environment = os.environ | {"PYTHONPATH": str(ROOT)}
-        run = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True)
+        run = subprocess.run(
+            command, cwd=self.folder, env=environment, capture_output=True, text=True
+        )
         if run.returncode:
             raise Refused(run.stderr, ())
         return target
@@ -152,7 +170,8 @@ def frozen(plan: Plan, component: str) -> str:
     cases = []
     for instance in (i for i in plan.instances if i.component == component):
         slots = "".join(
-            f"case {fnv1a(name.encode()):#x}ull: return {value}ll;\n" for name, value in instance.bindings.items()
+            f"case {fnv1a(name.encode()):#x}ull: return {value}ll;\n"
+            for name, value in instance.bindings.items()
         )
         cases.append(f"case {instance.number}: switch (slot) {{\n{slots}}} break;\n")
     return f"""
@@ -161,7 +180,8 @@ extern "C" __device__ long long pipelink_bind(pipelink::Self self, std::uint64_t
     switch (static_cast<unsigned>(self)) {{ {"".join(cases)} }}
     return 0;
 }}
-extern "C" __device__ std::uint32_t pipelink_region(pipelink::Self self, std::uint64_t slot, std::uint32_t offset) {{
+extern "C" __device__ std::uint32_t pipelink_region(pipelink::Self self, std::uint64_t slot,
+                                                    std::uint32_t offset) {{
     return static_cast<std::uint32_t>(__cvta_generic_to_shared(pipelink_arena)) +
            static_cast<std::uint32_t>(pipelink_bind(self, slot)) + offset;
 }}
@@ -171,7 +191,9 @@ extern "C" __device__ std::uint32_t pipelink_region(pipelink::Self self, std::ui
 def ordinary(shop: Workshop, kernel: Kernel, plan: Plan, source: str, folder: Path) -> Path:
     """One owner's object, compiled the ordinary way with the constants of a plan."""
     component = next(
-        c for c in (i.component for i in kernel.instances) if c.places and c.places.build.source == source
+        c
+        for c in (i.component for i in kernel.instances)
+        if c.places and c.places.build.source == source
     )
     name = component.contract.component
     build = component.places.build if component.places else None

@@ -118,7 +118,7 @@ def _barrier_count(plan: Plan, facts: Audited) -> Iterator[str]:
 
 def _code(plan: Plan, uses: machine.Uses) -> Iterator[str]:
     """What the code does with barriers and registers, and the plan does not say."""
-    moves = [m for p in plan.phases for each in (p, *p.roles) for m in each.moves]
+    moves = [m for p in plan.phases for own in (p.moves, *(r.moves for r in p.roles)) for m in own]
     planned = tuple(sorted(move.registers for move in moves))
     if uses.registers != planned:
         yield f"it sets registers {_listing(uses.registers)}, the roles have {_listing(planned)}"

@@ -259,18 +259,20 @@ def _instances(reader: _Reader, table: Table, base: Manifest | None) -> Iterable
         )
 
 
-def _alike(
-    reader: _Reader, table: Table, name: str, body: Table
-) -> Iterable[InstanceSpec]:
+def _alike(reader: _Reader, table: Table, name: str, body: Table) -> Iterable[InstanceSpec]:
     """A second instance of an object: its facts stand once, with the first."""
     where, like = f"[instances.{name}]", reader.get(body, "like", str, f"[instances.{name}]")
     for key in (k for k in ("object", "facts") if k in body):
         help_ = "leave out one of the two"
-        reader.fault(f"{where} has '{key}', and is like '{like}'", key, help_, files=(body.files[key],))
+        reader.fault(
+            f"{where} has '{key}', and is like '{like}'", key, help_, files=(body.files[key],)
+        )
     others = [n for n, b in table.items() if isinstance(b, Table) and "like" not in b]
     if like not in others:
         help_ = _nearest(like, others, "instances")
-        reader.fault(f"{where} is like '{like}', which is no instance with an object", "like", help_)
+        reader.fault(
+            f"{where} is like '{like}', which is no instance with an object", "like", help_
+        )
         return
     first = table[like]
     yield InstanceSpec(

@@ -147,7 +147,9 @@ class Kernel:
         looked_at = []
         for t in values:
             if torch is None or not isinstance(t, torch.Tensor):
-                return self._run(self._prepare(values, _stream(self, values, stream)), values, stream)
+                return self._run(
+                    self._prepare(values, _stream(self, values, stream)), values, stream
+                )
             looked_at.append((t.data_ptr(), t.shape, t.stride(), t.dtype, t.device))
         key = tuple(looked_at)
         launch = self._launches.get(key)

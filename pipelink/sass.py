@@ -66,5 +66,7 @@ def compare(linked: str, control: str) -> Comparison:
             same = same and a is not None and b is not None and a.encoding == b.encoding
             if a is None or b is None or a.text != b.text or a.encoding != b.encoding:
                 address = a.address if a else b.address if b else 0
-                differences.append(Difference(function, address, a.text if a else None, b.text if b else None))
+                differences.append(
+                    Difference(function, address, a.text if a else None, b.text if b else None)
+                )
     return Comparison(count, tuple(differences), same)

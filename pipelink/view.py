@@ -187,9 +187,7 @@ class View:
 
     def idle(self, end: End) -> bool:
         """Whether entries take a port, and the kernel runs none of them."""
-        taking = {
-            e.name for e in end.instance.contract.entries if end.port.name in e.arguments
-        }
+        taking = {e.name for e in end.instance.contract.entries if end.port.name in e.arguments}
         run = self._run[end.instance.name]
         return bool(taking and run) and not taking & run
 
@@ -199,7 +197,9 @@ class View:
         for instance in self.kernel.instances:
             run = self._run[instance.name]
             entries = [e for e in instance.contract.entries if e.name in run]
-            read = {a for e in entries for a in e.arguments} | {t.of for e in entries for t in e.tiles}
+            read = {a for e in entries for a in e.arguments} | {
+                t.of for e in entries for t in e.tiles
+            }
             for index, port in enumerate(instance.contract.ports):
                 if port.space == "global" and not self.idle(End(instance, index)):
                     read |= set(port.shape)

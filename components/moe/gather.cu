@@ -64,11 +64,12 @@ constexpr auto load_warps = pl::claims_warps(3_n).during<"load">();
 constexpr auto load_registers = pl::claims_registers(32_n).during<"load">();
 
 constexpr auto sort_warps = pl::claims_warps(sort_rows).during<"sort">();
+constexpr auto sort_registers = pl::claims_registers(40_n).during<"sort">();
 
 constexpr auto contract = pl::contract<"gather", "routing", "1.0.0">(
     stages, tile_k, gather_warps, k, tile_m, top_k, panels, k_steps, tokens, routes, whole_steps,
-    warps, registers, load_warps, load_registers, sort_rows, sort_warps, sorted, sort,
-    sort_schedule, x, order, rows, out, loaded, run, load);
+    warps, registers, load_warps, load_registers, sort_rows, sort_warps, sort_registers, sorted,
+    sort, sort_schedule, x, order, rows, out, loaded, run, load);
 
 PIPELINK_COMPONENT(gather, contract)
 

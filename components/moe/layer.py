@@ -48,7 +48,8 @@ class Layer:
         debug: bool = False,
     ) -> None:
         self.up, self.down, self.total, self.sort = (
-            pipelink.load(*paths, debug=debug) if paths else None for paths in (up, down, total, sort)
+            pipelink.load(*paths, debug=debug) if paths else None
+            for paths in (up, down, total, sort)
         )
 
     @classmethod

@@ -1,5 +1,6 @@
 """A mixture-of-experts layer plainly, in float32, a function a component."""
 
+import itertools
 from collections.abc import Iterator
 
 import torch
@@ -13,7 +14,7 @@ def gather(x: torch.Tensor, order: torch.Tensor, top_k: int) -> torch.Tensor:
 def groups(offsets: torch.Tensor) -> Iterator[tuple[int, slice]]:
     """Experts with a route, each with its rows in the list."""
     ends = offsets.tolist()
-    for expert, (first, end) in enumerate(zip(ends, ends[1:], strict=False)):
+    for expert, (first, end) in enumerate(itertools.pairwise(ends)):
         if first < end:
             yield expert, slice(first, end)
 
@@ -39,7 +40,9 @@ def combine(y: torch.Tensor, order: torch.Tensor, probs: torch.Tensor) -> torch.
     return (slots.view(*probs.shape, -1) * probs[:, :, None]).sum(dim=1)
 
 
-def up(x: torch.Tensor, order: torch.Tensor, offsets: torch.Tensor, w: torch.Tensor, top_k: int) -> torch.Tensor:
+def up(
+    x: torch.Tensor, order: torch.Tensor, offsets: torch.Tensor, w: torch.Tensor, top_k: int
+) -> torch.Tensor:
     return swiglu(expert_gemm(gather(x, order, top_k), w, offsets))
 
 

@@ -55,7 +55,9 @@ def _once(view: View, end: End, schedule: Schedule) -> Iterator[Diagnostic]:
     found = view.entry(owner, entry_name)
     if found is None or len(found[1].tiles) != 2:
         return
-    along = ["row" if cover.along == "group" else cover.along for cover in end.port.covers]
+    along: list[str] = [
+        "row" if cover.along == "group" else cover.along for cover in end.port.covers
+    ]
     for what, tiling in zip(("row", "column"), found[1].tiles, strict=True):
         count = along.count(what)
         if count == 1 or (count == 0 and _single(view, owner, tiling)):

@@ -122,7 +122,10 @@ class _Role:
         moves = self.assignment.block.registers.get((self.acts.phase, self.acts.role), ())
         shared = self.assignment.block.registers.get((self.acts.phase, ""), ())
         place = next(r for r in self.assignment.block.roles if r.name == self.acts.role)
-        set_ = [*moves, *(m for m in shared if m.first_warp <= place.first_warp < m.first_warp + m.warps)]
+        set_ = [
+            *moves,
+            *(m for m in shared if m.first_warp <= place.first_warp < m.first_warp + m.warps),
+        ]
         registers = set_[0].registers if set_ else None
         return RoleSteps(
             self.acts.role,
