@@ -45,6 +45,7 @@ TORCH = {
     "bf16": torch.bfloat16,
     "f16": torch.float16,
     "f32": torch.float32,
+    "i32": torch.int32,
     "e4m3": torch.float8_e4m3fn,
     "e5m2": torch.float8_e5m2,
 }
@@ -83,24 +84,33 @@ class Arguments:
         self.outputs: dict[str, torch.Tensor] = {}
         self.guarded: dict[str, torch.Tensor] = {}
         self.sliced: set[str] = set()
+        self.added: set[str] = set()
+        shapes = {
+            a.name: tuple(n if isinstance(n, int) else extents[n] for n in a.shape)
+            for a in metadata.arguments
+        }
+        read = {a.name: TORCH[a.element] for a in metadata.arguments if a.access == "read"}
+        made = case.inputs({name: shapes[name] for name in read}, extents, generator)
+        self.inputs = {name: value.to(read[name]) for name, value in made.items()}
         for argument in metadata.arguments:
-            shape = tuple(n if isinstance(n, int) else extents[n] for n in argument.shape)
-            element = TORCH[argument.element]
+            shape, element = shapes[argument.name], TORCH[argument.element]
             if argument.shape[0] == case.pieces:
                 self.sliced.add(argument.name)
-            if argument.access == "write":
+            if argument.access != "read":
                 guarded = torch.empty(
                     (shape[0] + 2 * GUARD_ROWS, *shape[1:]), dtype=element, device="cuda"
                 )
                 self.guarded[argument.name] = guarded
                 self.outputs[argument.name] = guarded[GUARD_ROWS : GUARD_ROWS + shape[0]]
-            else:
-                value = case.random(argument.name, shape, generator)
-                self.inputs[argument.name] = value.to(element)
+            if argument.access == "update":
+                self.added.add(argument.name)
 
     def poison(self) -> None:
-        for guarded in self.guarded.values():
+        """NaN everywhere; zeros where the kernel adds to what is there."""
+        for name, guarded in self.guarded.items():
             guarded.fill_(float("nan"))
+            if name in self.added:
+                self.outputs[name].zero_()
 
     def all(self) -> dict[str, torch.Tensor]:
         return self.inputs | self.outputs
@@ -122,10 +132,13 @@ def outside(guarded: torch.Tensor) -> int:
 def errors(case: Case, arguments: Arguments, rows: int) -> dict[str, float]:
     """Each output's relative error ||out - ref|| / ||ref||, the sums in float64."""
     sums = {name: [0.0, 0.0] for name in arguments.outputs}
-    for start in range(0, rows, PIECE):
-        for name, wanted in case.outputs(arguments.piece(start)).items():
-            came = arguments.outputs[name][start : start + PIECE].float()
-            sums[name][0] += float((came - wanted).double().square().sum())
+    piece = PIECE if case.pieces else rows
+    for start in range(0, rows, piece):
+        inputs = arguments.piece(start) if case.pieces else arguments.inputs
+        for name, wanted in case.outputs(inputs).items():
+            out = arguments.outputs[name]
+            came = (out[start : start + piece] if case.pieces else out).float()
+            sums[name][0] += float((came - wanted.reshape(came.shape)).double().square().sum())
             sums[name][1] += float(wanted.double().square().sum())
     return {name: (off / whole) ** 0.5 for name, (off, whole) in sums.items()}
 
@@ -169,15 +182,14 @@ def timed(kernel: Any, case: Case, arguments: Arguments) -> dict[str, float]:
     }
 
 
-def within(
-    metadata: Metadata, every: tuple[Mapping[str, int], ...]
-) -> list[Mapping[str, int]]:
+def within(metadata: Metadata, every: tuple[Mapping[str, int], ...]) -> list[Mapping[str, int]]:
     """Those extents that the kernel takes."""
-    bounds = {name: metadata.bounds(name) for extents in every for name in extents}
+    known = {n for a in metadata.arguments for n in a.shape if isinstance(n, str)}
+    bounds = {name: metadata.bounds(name) for name in known}
     return [
         extents
         for extents in every
-        if all(bounds[name][0] <= n <= bounds[name][1] for name, n in extents.items())
+        if all(bounds[name][0] <= extents[name] <= bounds[name][1] for name in known)
     ]
 
 
@@ -185,18 +197,20 @@ def check_one(cubin: Path, timing: bool) -> dict[str, Any]:
     torch.backends.cuda.matmul.allow_tf32 = False
     kernel = pipelink.load(cubin)
     case = find_case(cubin, kernel.metadata)
+    facts = json.loads(cubin.with_suffix(".json").read_text())["facts"]
     runs = []
-    for extents in within(kernel.metadata, case.extents):
+    for extents in within(kernel.metadata, case.extents(facts)):
         arguments = Arguments(kernel.metadata, case, extents)
         arguments.poison()
         kernel(**arguments.all())
         torch.cuda.synchronize()
-        run = {"extents": dict(extents), **verdict(case, arguments, extents[case.pieces])}
+        rows = extents[case.pieces] if case.pieces else 1
+        run = {"extents": dict(extents), **verdict(case, arguments, rows)}
         if timing and run["passed"]:
             arguments.poison()
             run |= timed(kernel, case, arguments)
             # Launches back to back are where a race or a state left behind shows.
-            run |= verdict(case, arguments, extents[case.pieces])
+            run |= verdict(case, arguments, rows)
         runs.append(run)
     passed = all(run["passed"] for run in runs)
     return {"runs": runs, "baseline": case.baseline_name, "passed": passed}
@@ -321,7 +335,10 @@ def main(arguments: list[str]) -> int:
         print("gpu_check: no kernel is built for this device; run scons first", file=sys.stderr)
         return 1
     passed = all(kernel["passed"] for kernel in kernels)
-    write(chosen.output, {**circumstances(), "limit": LIMIT, "seed": SEED, "passed": passed, "kernels": kernels})
+    write(
+        chosen.output,
+        {**circumstances(), "limit": LIMIT, "seed": SEED, "passed": passed, "kernels": kernels},
+    )
     print(table(kernels))
     wrong = sum(not kernel["passed"] for kernel in kernels)
     print(f"{len(kernels)} kernels, {wrong} wrong; written to {named(chosen.output.resolve())}")

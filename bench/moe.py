@@ -14,6 +14,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +23,10 @@ import torch
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
 
+import pipelink  # noqa: E402
 from bench import moe_baselines as base  # noqa: E402
 from bench.circumstances import circumstances  # noqa: E402
-from components.moe.layer import Layer, Routing  # noqa: E402
+from components.moe.layer import Layer, Routing, check_sorted, sort_routes  # noqa: E402
 
 RESULTS = ROOT / "bench/results/moe.json"
 BUILD = ROOT / "build/sm_90a"
@@ -116,6 +118,62 @@ def ceilings() -> dict[str, float]:
     }
 
 
+def refusals() -> dict[str, str]:
+    """What a debug launch, or any, says of bad input."""
+    shape = next(s for s in base.SHAPES if s.experts == 8)
+    tokens, routes = 16, 16 * shape.top_k
+    kernel = pipelink.load(BUILD / "moe_up_mixtral/moe_up_mixtral.cubin", debug=True)
+    w, _ = base.weights(shape)
+    good = {
+        "x": torch.randn(tokens, shape.hidden, device="cuda").to(base.BF16),
+        "order": torch.randperm(routes, device="cuda").int(),
+        "offsets": torch.arange(0, routes + 1, routes // shape.experts, device="cuda").int(),
+        "w": w,
+        "h": torch.empty(routes, shape.intermediate, device="cuda", dtype=base.BF16),
+    }
+
+    def changed(name: str, index: int, value: int) -> dict[str, torch.Tensor]:
+        other = good[name].clone()
+        other[index] = value
+        return {**good, name: other}
+
+    bad = {
+        "a route out of range": changed("order", 5, 40000),
+        "a negative route": changed("order", 5, -1),
+        "a route twice": changed("order", 5, int(good["order"][4])),
+        "offsets that fall": changed("offsets", 3, 0),
+        "offsets that end early": changed("offsets", shape.experts, routes - 1),
+        "too many experts": {**good, "offsets": torch.cat([good["offsets"], good["offsets"][-1:]])},
+        "too few experts": {**good, "w": w[1:].contiguous()},
+        "no tokens": {**good, "x": good["x"][:0]},
+    }
+    kernel(**good)
+    said = {name: refused(kernel, arguments) for name, arguments in bad.items()}
+    return {**said, "a list that is not sorted": unsorted(shape)}
+
+
+def unsorted(shape: base.Shape) -> str:
+    """What is said of a list in which the first and the last route have changed places."""
+    ids, probs = base.route(shape, False)
+    routing = sort_routes(ids, probs, shape.experts)
+    check_sorted(ids, routing)
+    order = routing.order.clone()
+    order[0], order[-1] = routing.order[-1], routing.order[0]
+    try:
+        check_sorted(ids, replace(routing, order=order))
+    except ValueError as error:
+        return str(error)
+    return "NOT REFUSED"
+
+
+def refused(kernel: pipelink.Kernel, arguments: dict[str, torch.Tensor]) -> str:
+    try:
+        kernel(**arguments)
+    except pipelink.LaunchError as error:
+        return str(error)
+    return "NOT REFUSED"
+
+
 def measure(
     shape: base.Shape, layer: base.Layer, routing: str, rounds: int
 ) -> list[dict[str, Any]]:
@@ -165,6 +223,7 @@ def main() -> int:
         "rows": [],
         "floors": [],
     }
+    result["refused"] = refusals()
     weights: dict[str, tuple[torch.Tensor, torch.Tensor]] = {}
     for shape in (s for s in base.SHAPES if args.only in f"{s.name} {s.tokens}"):
         if shape.name not in weights:
@@ -179,7 +238,7 @@ def main() -> int:
             result["floors"].append({**about, **floor(shape, ids, top)})
             args.output.write_text(json.dumps(result, indent=1) + "\n")
             torch.cuda.empty_cache()
-    return 0
+    return int("NOT REFUSED" in result["refused"].values())
 
 
 if __name__ == "__main__":

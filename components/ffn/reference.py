@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import torch
 
-from components.case import Case, Tensors
+from components.case import Case, Extents, Shapes, Tensors
 
 # One row, ragged and full tiles of each height, a ragged edge behind full tiles, whole waves of tiles.
 ROWS = (1, 7, 16, 64, 128, 129, 192, 256, 1000, 1024, 4096, 8192)
@@ -24,11 +24,14 @@ def reference(x: torch.Tensor, w_gate: torch.Tensor, w_up: torch.Tensor) -> torc
     return epilogue(mainloop(x, w_gate), mainloop(x, w_up))
 
 
-def random(name: str, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
+def random(shapes: Shapes, _: Extents, generator: torch.Generator) -> dict[str, torch.Tensor]:
     # Weights are scaled so that a product has about the variance of x, as in a trained layer:
     # SwiGLU is then neither linear nor zero almost everywhere.
-    scale = 1.0 if name == "x" else 1.0 / math.sqrt(shape[1])
-    return torch.randn(shape, generator=generator, device=generator.device) * scale
+    def of(name: str, shape: tuple[int, ...]) -> torch.Tensor:
+        scale = 1.0 if name == "x" else 1.0 / math.sqrt(shape[1])
+        return torch.randn(shape, generator=generator, device=generator.device) * scale
+
+    return {name: of(name, shape) for name, shape in shapes.items()}
 
 
 def case(suffixes: tuple[str, ...]) -> Case:
@@ -55,9 +58,9 @@ def case(suffixes: tuple[str, ...]) -> Case:
     groups = ((f"w_gate{s}", f"w_up{s}", f"out{s}") for s in suffixes)
     return Case(
         arguments=("x", *(name for group in groups for name in group)),
-        extents=tuple({"m": m} for m in ROWS),
+        extents=lambda facts: tuple({"m": m} for m in ROWS),
         pieces="m",
-        random=random,
+        inputs=random,
         outputs=outputs,
         operations=operations,
         baseline=baseline,

@@ -29,6 +29,20 @@ def sort_routes(ids: torch.Tensor, probs: torch.Tensor, experts: int) -> Routing
     return Routing(order.int(), offsets.int(), probs.float().contiguous())
 
 
+def check_sorted(ids: torch.Tensor, routing: Routing) -> None:
+    """Refuses lists that are not those of the experts `ids` [tokens, top_k], with the first wrong index."""
+    by_expert = ids.reshape(-1)[routing.order.long()]
+    places = torch.arange(by_expert.numel(), device=ids.device)
+    wanted = torch.searchsorted(routing.offsets[1:].long(), places, right=True)
+    wrong = (by_expert != wanted).nonzero()
+    if wrong.numel():
+        at = int(wrong[0])
+        raise ValueError(
+            f"order[{at}] is route {int(routing.order[at])} of expert {int(by_expert[at])}, and offsets put it "
+            f"with expert {int(wanted[at])}"
+        )
+
+
 # What the kernels here are built for: (hidden, intermediate, experts, top_k), and how they are named.
 SIZES = {(2048, 768, 128, 8): "", (4096, 14336, 8, 2): "_mixtral"}
 
