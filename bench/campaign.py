@@ -351,6 +351,27 @@ class Data:
             run(self.wide, self.pairs.order, out)
 
 
+def summary(result: dict[str, Any]) -> list[str]:
+    """A row a fact: how many of its values were linked and right, and how the others were refused."""
+    lines = [
+        "| owner's component | fact | values tried | linked, right, equal to the control | refused |",
+        "|---|---|---:|---:|---|",
+    ]
+    rows: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    for row in result["mutants"]:
+        rows.setdefault((row["component"], row["fact"]), []).append(row)
+    for (component, fact), every in rows.items():
+        right = sum(r["outcome"] == "right" for r in every)
+        codes = [code for r in every if r["outcome"] == "refused" for code in r["codes"][:1]]
+        said = ", ".join(f"{codes.count(c)} {c}" for c in dict.fromkeys(codes))
+        lines.append(f"| {component} | {fact} | {len(every)} | {right} | {said} |")
+    counts = result["counts"]
+    ran, refused = counts.get("right", 0), counts.get("refused", 0)
+    others = len(result["mutants"]) - ran - refused
+    lines.append(f"| all | | {len(result['mutants'])} | {ran} | {refused} |")
+    return [*lines, "", f"Third outcomes: {others or 'none'}."]
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="every fact at every value")
     parser.add_argument("do", choices=("make", "run", "child"))

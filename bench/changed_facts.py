@@ -2,6 +2,7 @@
 
     python3 bench/changed_facts.py make                 here: needs nvcc, no GPU
     python3 bench/changed_facts.py run [--output FILE]  there: needs a GPU, torch and cuda-core
+    python3 bench/changed_facts.py page                 docs/changed-facts.md from the results
 
 Each case is built three times. *Symbol linking*: the owner is compiled anew, with the header's constants
 of the new day; the other three objects are those of the first day, compiled the ordinary way with the
@@ -248,15 +249,76 @@ def outcome(h: Any, wanted: Any) -> dict[str, Any]:
     return {"outcome": kind, "unwritten": unwritten, "error": relative, "digest": digest}
 
 
+# --- The page ---------------------------------------------------------------------------------------
+
+PAGE = ROOT / "docs/changed-facts.md"
+WORDS = {
+    "fault": "**fault**",
+    "hang": "**hang**",
+    "unwritten": "**unwritten**",
+    "wrong": "**wrong values**",
+}
+
+
+def table(cases: list[dict[str, Any]]) -> list[str]:
+    """A row a case: what came of it where symbols are linked, and where contracts are."""
+    lines = [
+        "| constant | owner | symbol linking | with a new kernel unit | PipeLink | control |",
+        "|---|---|---|---|---|---|",
+    ]
+    for case in cases:
+        if "refused" in case:
+            said = ["", "", "refused", ""]
+        else:
+            said = [WORDS.get(case[b]["outcome"], case[b]["outcome"]) for b in BUILDS[:3]]
+            said.append("equal" if case["equal"] else "**differs**")
+        owner = "" if case["name"] == "nothing" else case.get("owner", "")
+        lines.append(f"| {case['what']} | {owner} | {' | '.join(said)} |")
+    return lines
+
+
+def failing(cases: list[dict[str, Any]]) -> int:
+    """Cases in which symbol linking fails either way and PipeLink is right."""
+    tried = [c for c in cases if "refused" not in c]
+    return sum(
+        "right" not in (c["symbol"]["outcome"], c["symbol_new_kernel"]["outcome"])
+        and c["pipelink"]["outcome"] == "right"
+        and c["equal"]
+        for c in tried
+    )
+
+
+def page() -> int:
+    from bench.campaign import RESULTS as CAMPAIGN
+    from bench.campaign import summary
+    from bench.readme_figures import where
+
+    result, campaign = json.loads(RESULTS.read_text()), json.loads(CAMPAIGN.read_text())
+    cases = result["cases"]
+    text = (ROOT / "bench/changed_facts_page.md").read_text()
+    parts = {
+        "TABLE": "\n".join(table(cases)),
+        "CASES": str(len(cases) - 1),
+        "FAILING": str(failing(cases)),
+        "WHERE": where(result),
+        "CAMPAIGN": "\n".join(summary(campaign)),
+        "CAMPAIGN_WHERE": where(campaign),
+    }
+    for name, value in parts.items():
+        text = text.replace(f"{{{name}}}", value)
+    PAGE.write_text(text)
+    return 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description="one owner changes one constant")
-    parser.add_argument("do", choices=("make", "run", "child"))
+    parser.add_argument("do", choices=("make", "run", "page", "child"))
     parser.add_argument("cubin", nargs="?", type=Path)
     parser.add_argument("activation", nargs="?", default="silu")
     parser.add_argument("--output", type=Path, default=RESULTS)
     args = parser.parse_args()
-    if args.do == "make":
-        return make()
+    if args.do in ("make", "page"):
+        return make() if args.do == "make" else page()
     return run(args.output) if args.do == "run" else child(args.cubin, args.activation)
 
 

@@ -10,10 +10,8 @@ import hashlib
 import json
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import cache
-from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -33,8 +31,6 @@ from pipelink.launch import (
     row_major,
     value_fault,
 )
-
-one_worker = pytest.mark.xdist_group("moe")
 
 MOE = Path("components/moe")
 SOURCES = changed_facts.SOURCES
@@ -69,27 +65,67 @@ class Changed(NamedTuple):
     ran: list[str]
 
 
-@pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+Once = Callable[[str, Callable[[Path], None]], Path]
+
+
+@pytest.fixture(scope="session")
+def once(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Once:
+    """Makes a folder that all workers of a run share: one makes it, the others wait for it."""
+    base = tmp_path_factory.getbasetemp()
+    shared = base if worker_id == "master" else base.parent
+
+    def once(name: str, make: Callable[[Path], None]) -> Path:
+        folder, begun = shared / f"moe-{name}", shared / f"moe-{name}-begun"
+        with locked(shared / f"moe-{name}-lock"):
+            if not folder.exists():
+                shutil.rmtree(begun, ignore_errors=True)
+                begun.mkdir()
+                make(begun)
+                begun.rename(folder)
+        return folder
+
+    return once
+
+
+@contextlib.contextmanager
+def locked(path: Path) -> Iterator[None]:
+    with path.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+@pytest.fixture(scope="session")
+def built(once: Once) -> Path:
     """The four owners and two kernels, nothing else of the case studies."""
-    tree = tmp_path_factory.mktemp("moe") / "tree"
+
+    def build(folder: Path) -> None:
+        copy_sources(folder / "tree")
+        scons(folder / "tree", "-j2")
+
+    return once("built", build) / "tree"
+
+
+def copy_sources(tree: Path) -> None:
     for name in FOLDERS:
         shutil.copytree(ROOT / name, tree / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in FILES:
         (tree / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tree / name)
-    scons(tree, "-j2")
-    return tree
 
 
-@pytest.fixture(scope="module")
-def changed(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Changed]:
-    @cache
+@pytest.fixture(scope="session")
+def changed(built: Path, once: Once) -> Callable[[str], Changed]:
+    """The tree after a case of the experiment, by its name."""
+
     def changed(name: str) -> Changed:
-        tree = Path(shutil.copytree(built, tmp_path_factory.mktemp(name) / "tree"))
-        source = tree / CASES[name].source
-        source.write_text(edited(source.read_text(), CASES[name]))
-        return Changed(tree, calls(scons(tree)))
+        def build(folder: Path) -> None:
+            tree = Path(shutil.copytree(built, folder / "tree"))
+            source = tree / CASES[name].source
+            source.write_text(edited(source.read_text(), CASES[name]))
+            (folder / "ran.json").write_text(json.dumps(calls(scons(tree))))
+
+        folder = once(name, build)
+        return Changed(folder / "tree", json.loads((folder / "ran.json").read_text()))
 
     return changed
 
@@ -129,7 +165,6 @@ def test_the_changes_are_one_of_each_owner() -> None:
     assert {CASES[name].source for name in CHANGES} == set(SOURCES)
 
 
-@one_worker
 @pytest.mark.parametrize(("name", "kernels"), CHANGES.items(), ids=CHANGES)
 def test_a_constant_compiles_its_owner_alone(
     changed: Callable[[str], Changed], name: str, kernels: Sequence[str]
@@ -138,7 +173,6 @@ def test_a_constant_compiles_its_owner_alone(
     assert changed(name).ran == [*compiled(CASES[name].source), *anew]
 
 
-@one_worker
 @pytest.mark.parametrize("name", CHANGES)
 def test_the_objects_of_the_others_stay_the_same(
     built: Path, changed: Callable[[str], Changed], name: str
@@ -147,7 +181,6 @@ def test_the_objects_of_the_others_stay_the_same(
     assert [s for s in SOURCES if before[s] != after[s]] == [CASES[name].source]
 
 
-@one_worker
 @pytest.mark.parametrize(
     ("name", "kernel", "old", "new"),
     [
@@ -177,12 +210,10 @@ def test_a_changed_fact_reaches_every_consumer(
     assert {fact: after[fact] for fact in new} == new
 
 
-@one_worker
 def test_nothing_is_left_to_do_after_a_change(changed: Callable[[str], Changed]) -> None:
     assert scons(changed("stages_3").tree) == NOTHING
 
 
-@one_worker
 def test_code_of_one_owner_is_relinked_without_a_plan(built: Path, tmp_path: Path) -> None:
     tree = Path(shutil.copytree(built, tmp_path / "tree"))
     (source,) = (s for s in SOURCES if s.endswith("gather.cu"))
@@ -217,9 +248,7 @@ def owners() -> Path:
     read = b"\0".join(path.read_bytes() for path in read_by_objects())
     folder = ROOT / "build" / "test-objects" / f"moe-{hashlib.sha256(read).hexdigest()[:16]}"
     folder.mkdir(parents=True, exist_ok=True)
-    with (folder / "lock").open("w") as lock, contextlib.chdir(ROOT):
-        # One worker compiles, the others wait for it.
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with locked(folder / "lock"), contextlib.chdir(ROOT):
         for source in SOURCES:
             made = (folder / source).with_suffix(".o")
             if not made.exists():
@@ -247,7 +276,7 @@ EXTENTS = {"tokens": TOKENS, "routes": ROUTES}
 LISTS = {"order": list(range(ROUTES))[::-1], "offsets": list(range(EXPERTS + 1))}
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def moe_up(built: Path) -> Metadata:
     path = built / OBJECTS / "moe_up/moe_up.json"
     return read_metadata(path.read_text(), path.name)
@@ -264,7 +293,7 @@ def tensors(metadata: Metadata, extents: dict[str, int]) -> dict[str, Tensor]:
     """Arguments of the contract's shapes, far from one another in memory."""
     made = {}
     for number, argument in enumerate(metadata.arguments, 1):
-        shape = tuple(extents.get(str(n), n) for n in argument.shape)
+        shape = tuple(n if isinstance(n, int) else extents[n] for n in argument.shape)
         strides = row_major(shape)
         made[argument.name] = Tensor(number << 40, argument.element, shape, strides, "cuda:0")
     return made
@@ -276,7 +305,6 @@ def refused(metadata: Metadata, given: dict[str, Tensor]) -> str:
     return str(caught.value)
 
 
-@one_worker
 def test_the_metadata_says_what_holds_of_each_list(moe_up: Metadata) -> None:
     assert {a.name: a.holds for a in moe_up.arguments} == {
         "x": (),
@@ -287,13 +315,11 @@ def test_the_metadata_says_what_holds_of_each_list(moe_up: Metadata) -> None:
     }
 
 
-@one_worker
 @pytest.mark.parametrize("name", LISTS)
 def test_right_lists_are_taken(moe_up: Metadata, name: str) -> None:
     assert fault_of(moe_up, name, {}) is None
 
 
-@one_worker
 @pytest.mark.parametrize(
     ("name", "index", "value", "message"),
     [
@@ -322,18 +348,15 @@ def test_a_wrong_list_is_refused(
     assert fault_of(moe_up, name, {index: value}) == message
 
 
-@one_worker
 def test_experts_without_a_token_are_taken(moe_up: Metadata) -> None:
     """Every route goes to the last expert."""
     assert fault_of(moe_up, "offsets", dict.fromkeys(range(EXPERTS), 0)) is None
 
 
-@one_worker
 def test_arguments_of_the_contract_fit(moe_up: Metadata) -> None:
     assert check([moe_up], tensors(moe_up, EXTENTS)) == (0, EXTENTS)
 
 
-@one_worker
 @pytest.mark.parametrize(
     ("name", "shape", "message"),
     [
@@ -355,7 +378,6 @@ def test_another_count_is_refused(
     assert refused(moe_up, given) == f"kernel moe_up: {message}"
 
 
-@one_worker
 @pytest.mark.parametrize("routes", [0, ROUTES])
 def test_zero_tokens_are_refused(moe_up: Metadata, routes: int) -> None:
     given = tensors(moe_up, {"tokens": 0, "routes": routes})
@@ -386,13 +408,12 @@ def test_the_campaign_has_every_fact_that_an_owner_chooses(owner: str) -> None:
     mutated = {mutant.fact for mutant in MUTANTS if mutant.component == owner}
     assert mutated == set(re.findall(r'pl::chooses<"(\w+)"', text))
     counts = [len(campaign.values(owner, fact)) for fact in mutated]
-    assert min(counts) > 0
     assert sum(count >= 3 for count in counts) >= 3
 
 
 @pytest.mark.parametrize(
-    ("kernel", "owner"), [(k, o) for k, o in product(campaign.KERNELS, campaign.SOURCES)]
+    ("kernel", "owner"), [(k, o) for k in campaign.KERNELS for o in campaign.KERNELS[k]]
 )
 def test_every_fact_of_a_kernel_has_values(kernel: str, owner: str) -> None:
-    for fact in campaign.KERNELS[kernel].get(owner, ()):
-        assert campaign.values(owner, fact), fact
+    for fact in campaign.KERNELS[kernel][owner]:
+        assert all(campaign.values(owner, fact)), fact
