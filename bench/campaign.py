@@ -60,7 +60,7 @@ KERNELS: dict[str, dict[str, tuple[str, ...]]] = {
     "moe_sum": {"combine": ("cache", "sum_warps")},
     "moe_sort_mixtral": {"gather": ("sort_rows",)},
 }
-OUTSIDE: dict[str, str] = {"pairing": '"alternate"', "activation": '"tanh"', "cache": '"never"'}
+OUTSIDE: dict[str, str] = {"limit": "5", "pairing": '"alternate"', "activation": '"tanh"', "cache": '"never"'}
 OFFERED = (
     ("gather", "tile_k", "32"),
     ("swiglu", "pairing", '"alternate"_t'),

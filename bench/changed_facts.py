@@ -288,7 +288,8 @@ def failing(cases: list[dict[str, Any]]) -> int:
     )
 
 
-def page() -> int:
+def page() -> str:
+    """docs/changed-facts.md, from the results."""
     from bench.campaign import RESULTS as CAMPAIGN
     from bench.campaign import summary
     from bench.readme_figures import where
@@ -306,8 +307,7 @@ def page() -> int:
     }
     for name, value in parts.items():
         text = text.replace(f"{{{name}}}", value)
-    PAGE.write_text(text)
-    return 0
+    return text
 
 
 def main() -> int:
@@ -317,8 +317,11 @@ def main() -> int:
     parser.add_argument("activation", nargs="?", default="silu")
     parser.add_argument("--output", type=Path, default=RESULTS)
     args = parser.parse_args()
-    if args.do in ("make", "page"):
-        return make() if args.do == "make" else page()
+    if args.do == "make":
+        return make()
+    if args.do == "page":
+        PAGE.write_text(page())
+        return 0
     return run(args.output) if args.do == "run" else child(args.cubin, args.activation)
 
 

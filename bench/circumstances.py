@@ -15,7 +15,8 @@ ROOT = Path(__file__).resolve().parents[1]
 def host() -> dict[str, Any]:
     """Machine, commit, date, the command of this process."""
     script = Path(sys.argv[0]).resolve()
-    given = [a for a in sys.argv[1:] if not a.startswith("/")]  # where a result goes is no matter
+    # Where a result goes is no matter.
+    given = [a for a in sys.argv[1:] if not a.startswith("/") and a != "--output"]
     return {
         "machine": f"{platform.machine()}, {os.cpu_count()} cores",
         "commit": commit(),

@@ -11,6 +11,10 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from bench.changed_facts import failing, table  # noqa: E402
+
 BEGIN, END = "<!-- figures -->", "<!-- /figures -->"
 
 
@@ -68,12 +72,74 @@ def checked(result: dict[str, Any]) -> str:
     kernels = result["kernels"]
     runs = [run for kernel in kernels for run in kernel["runs"]]
     worst = max(error for run in runs for error in run["errors"].values())
-    names = ", ".join(f"`{kernel['kernel']}`" for kernel in kernels)
-    sizes = sorted({n for run in runs for n in run["extents"].values()})
+    said = []
+    for extent in ("m", "tokens"):
+        having = [k for k in kernels if any(extent in run["extents"] for run in k["runs"])]
+        sizes = sorted({run["extents"][extent] for k in having for run in k["runs"]})
+        names = ", ".join(f"`{kernel['kernel']}`" for kernel in having)
+        said.append(f"{names} at {extent} = {', '.join(map(str, sizes))}")
     return (
-        f"{names} at m = {', '.join(map(str, sizes))} (each within its bounds) against float32: {len(runs)} "
-        f"runs, {sum(not run['passed'] for run in runs)} wrong, ‖out - ref‖ / ‖ref‖ at most {worst:.1e}, "
-        f"outputs poisoned. {where(result)}"
+        f"{'; '.join(said)} (each within its bounds; tokens routed evenly, and half of them to one expert) "
+        f"against float32: {len(runs)} runs, {sum(not run['passed'] for run in runs)} wrong, "
+        f"‖out - ref‖ / ‖ref‖ at most {worst:.1e}, outputs poisoned. {where(result)}"
+    )
+
+
+MOE_NAMES = {
+    "pipelink deterministic, with sort": "deterministic",
+    "pipelink fast, with sort": "fast",
+    "torch plain, with sort": "torch, plain",
+    "triton, with sort": "Triton",
+}
+
+
+def layers(moe: dict[str, Any]) -> str:
+    """The mixture-of-experts layer beside torch and Triton: a row for each shape and routing."""
+    lines = [
+        "| shape | tokens | routing | deterministic ms | fast ms | torch, plain ms | torch, tuned ms | Triton ms "
+        "| TFLOP/s | of the floor | against torch, plain | tuned | Triton |",
+        "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+    ]
+    for floor in moe["floors"]:
+        key = ("shape", "tokens", "routing")
+        rows = {r["name"]: r for r in moe["rows"] if all(r[k] == floor[k] for k in key)}
+        own, fast, plain, triton = (rows[name]["ms"] for name in MOE_NAMES)
+        tuned = min(r["ms"] for n, r in rows.items() if n.startswith("torch") and n.endswith("with sort"))
+        best, least = min(own, fast), max(floor["compute_ms"], floor["memory_ms"])
+        lines.append(
+            f"| {floor['shape']} | {floor['tokens']} | {floor['routing']} | {own:.3f} | {fast:.3f} | {plain:.3f} "
+            f"| {tuned:.3f} | {triton:.3f} | {floor['operations'] / best / 1e9:.0f} | {least / best:.0%} "
+            f"| {plain / best:.2f}x | {tuned / best:.2f}x | {triton / best:.2f}x |"
+        )
+    return "\n".join(lines)
+
+
+def layers_text(moe: dict[str, Any]) -> str:
+    top = moe["ceilings"]
+    return (
+        "A mixture-of-experts layer forward from four owners' objects ([components/moe](components/moe/README.md)), "
+        "the sort of the routes included, as CUDA graphs. Beside it: torch's grouped products under torch.compile, "
+        "as one writes them at first (that one waits for the device, so no graph), and tuned (the best of four "
+        "ways); and a Triton layer tuned for each shape (bench/moe_baselines.py). The floor is the time of the "
+        f"operations at {top['tflops']:.0f} TFLOP/s or of the fewest bytes at {top['tbs']:.2f} TB/s, what a large "
+        f"torch.matmul and a large copy reach there. {where(moe)}"
+    )
+
+
+def changed(result: dict[str, Any], campaign: dict[str, Any]) -> str:
+    """What one owner's changed constant does, and the campaign."""
+    cases = result["cases"]
+    counts = campaign["counts"]
+    return (
+        f"One owner of four changes one constant and compiles anew, the others do not: {failing(cases)} of "
+        f"{len(cases) - 1} changes break the symbol-linked kernel, whether its own unit is old or new, and PipeLink "
+        "is right and bit by bit equal to a fresh control in all "
+        "([docs/changed-facts.md](docs/changed-facts.md) says how it was tried).\n\n"
+        + "\n".join(table(cases))
+        + f"\n\n{where(result)}\n\nEvery fact of every owner at every value of its set and outside it: of "
+        f"{len(campaign['mutants'])} mutants {counts['right']} are relinked, right and equal to a control on the "
+        f"H200, {counts['refused']} are refused by name; third outcomes: "
+        f"{len(campaign['mutants']) - counts['right'] - counts['refused'] or 'none'}. {where(campaign)}"
     )
 
 
@@ -145,6 +211,9 @@ def figures(of: Mapping[str, dict[str, Any]]) -> str:
     lines = [
         f"`ffn` (its four variants, loaded as one kernel) beside what it replaces. {where(ffn)}",
         "\n".join(speeds(ffn)),
+        layers_text(of["moe"]),
+        layers(of["moe"]),
+        changed(of["changed_facts"], of["campaign"]),
         loader_text(of["loader"]),
         two_devices(of["loader_two_devices"]),
         checked(of["gpu_check"]),
