@@ -96,8 +96,10 @@ MOE_NAMES = {
 def layers(moe: dict[str, Any]) -> str:
     """The mixture-of-experts layer beside torch and Triton: a row for each shape and routing."""
     lines = [
-        "| shape | tokens | routing | deterministic ms | fast ms | torch, plain ms | torch, tuned ms | Triton ms "
-        "| TFLOP/s | of the floor | against torch, plain | tuned | Triton |",
+        (
+            "| shape | tokens | routing | deterministic ms | fast ms | torch, plain ms | torch, tuned ms "
+            "| Triton ms | TFLOP/s | of the floor | against torch, plain | tuned | Triton |"
+        ),
         "|---|---:|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
     for floor in moe["floors"]:
@@ -117,9 +119,9 @@ def layers(moe: dict[str, Any]) -> str:
 def layers_text(moe: dict[str, Any]) -> str:
     top = moe["ceilings"]
     return (
-        "A mixture-of-experts layer forward from four owners' objects ([components/moe](components/moe/README.md)), "
-        "the sort of the routes included, as CUDA graphs. Beside it: torch's grouped products under torch.compile, "
-        "as one writes them at first (that one waits for the device, so no graph), and tuned (the best of four "
+        "A mixture-of-experts layer forward from four owners' objects "
+        "([components/moe](components/moe/README.md)), the sort of the routes included, as CUDA graphs. Beside "
+        "it: torch's grouped products under torch.compile, as one writes them at first (that one waits for the device, so no graph), and tuned (the best of four "
         "ways); and a Triton layer tuned for each shape (bench/moe_baselines.py). The floor is the time of the "
         f"operations at {top['tflops']:.0f} TFLOP/s or of the fewest bytes at {top['tbs']:.2f} TB/s, what a large "
         f"torch.matmul and a large copy reach there. {where(moe)}"
@@ -132,8 +134,8 @@ def changed(result: dict[str, Any], campaign: dict[str, Any]) -> str:
     counts = campaign["counts"]
     return (
         f"One owner of four changes one constant and compiles anew, the others do not: {failing(cases)} of "
-        f"{len(cases) - 1} changes break the symbol-linked kernel, whether its own unit is old or new, and PipeLink "
-        "is right and bit by bit equal to a fresh control in all "
+        f"{len(cases) - 1} changes break the symbol-linked kernel, whether its own unit is old or new, and "
+        "PipeLink is right and bit by bit equal to a fresh control in all "
         "([docs/changed-facts.md](docs/changed-facts.md) says how it was tried).\n\n"
         + "\n".join(table(cases))
         + f"\n\n{where(result)}\n\nEvery fact of every owner at every value of its set and outside it: of "
