@@ -121,9 +121,10 @@ def layers_text(moe: dict[str, Any]) -> str:
     return (
         "A mixture-of-experts layer forward from four owners' objects "
         "([components/moe](components/moe/README.md)), the sort of the routes included, as CUDA graphs. Beside "
-        "it: torch's grouped products under torch.compile, as one writes them at first (that one waits for the device, so no graph), and tuned (the best of four "
-        "ways); and a Triton layer tuned for each shape (bench/moe_baselines.py). The floor is the time of the "
-        f"operations at {top['tflops']:.0f} TFLOP/s or of the fewest bytes at {top['tbs']:.2f} TB/s, what a large "
+        "it: torch's grouped products under torch.compile, as one writes them at first (that one waits for the "
+        "device, so no graph), and tuned (the best of four ways); and a Triton layer tuned for each shape "
+        "(bench/moe_baselines.py). The floor is the time of the operations at "
+        f"{top['tflops']:.0f} TFLOP/s or of the fewest bytes at {top['tbs']:.2f} TB/s, what a large "
         f"torch.matmul and a large copy reach there. {where(moe)}"
     )
 
