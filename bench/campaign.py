@@ -51,7 +51,7 @@ KERNELS: dict[str, dict[str, tuple[str, ...]]] = {
         "gather": (*ROWS, "gather_warps"),
         "expert_gemm": ("warpgroups", "rows", "raster_rows"),
     },
-    "moe_down": {"gather": ROWS, "expert_gemm": GEMM, "combine": STORE},
+    "moe_down": {"gather": (*ROWS, "load_pieces"), "expert_gemm": GEMM, "combine": STORE},
     "moe_down_fast": {
         "gather": ("stages",),
         "expert_gemm": ("warpgroups", "tile_n"),

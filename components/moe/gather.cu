@@ -20,7 +20,8 @@ constexpr auto gather_warps = pl::chooses<"gather_warps", 3, 1, 2, 4, 8>();
 constexpr auto k = pl::imports<"k">();
 constexpr auto tile_m = pl::imports_or<"tile_m", 128, 64, 192, 256>();
 constexpr auto top_k = pl::imports<"top_k">();
-constexpr auto sort_rows = pl::chooses<"sort_rows", 8, 4, 16>();  // of a tile: one a warp
+constexpr auto load_pieces = pl::chooses<"load_pieces", 2, 1, 4, 8>();  // of a tile's rows
+constexpr auto sort_rows = pl::chooses<"sort_rows", 8, 4, 16>();        // of a tile: one a warp
 constexpr auto panels = pl::derives<"panels">(tile_k / 64_n);
 constexpr auto k_steps = pl::derives<"k_steps">(k / tile_k);
 constexpr auto tokens = pl::extent<"tokens">();
@@ -29,15 +30,16 @@ constexpr auto routes = pl::extent<"routes">();
 constexpr auto x = pl::array_in<"x", pl::bf16>(pl::shape(tokens, k));
 constexpr auto order =
     pl::array_in<"order", int>(pl::shape(routes)).below(pl::shape(tokens, top_k)).distinct();
-constexpr auto rows = pl::tensor_map_in<"rows", pl::bf16>(pl::shape(routes, k),
-                                                          pl::box(tile_m, 64_n), pl::swizzle_128)
-                          .covers(pl::by_group(tile_m), pl::whole(k_steps* tile_k));
+constexpr auto rows =
+    pl::tensor_map_in<"rows", pl::bf16>(pl::shape(routes, k), pl::box(tile_m / load_pieces, 64_n),
+                                        pl::swizzle_128)
+        .covers(pl::by_group(tile_m), pl::whole(k_steps* tile_k));
 
 constexpr auto x_tile =
     pl::part<"x", pl::bf16>(pl::shape(panels, tile_m, 64_n), pl::swizzle_128).edge_undefined();
 constexpr auto loaded_tile =
     pl::part<"x", pl::bf16>(pl::shape(panels, tile_m, 64_n), pl::swizzle_128)
-        .filled_by(rows, panels)
+        .filled_by(rows, panels* load_pieces)
         .edge_undefined();
 constexpr auto sorted = pl::array_out<"sorted", pl::bf16>(pl::shape(routes, k))
                             .covers(pl::by_row(sort_rows).clipped(), pl::whole(k));
@@ -57,6 +59,9 @@ constexpr auto sort_schedule = pl::schedule<"sort_schedule">()(routes).tiles(
 constexpr auto whole_steps =
     pl::requires_that(k % tile_k == 0_n, "the loop over k has no partial step");
 constexpr auto warps = pl::claims_warps(gather_warps).during<"run">();
+constexpr auto whole_pieces =
+    pl::requires_that(tile_m % (load_pieces * 8_n) == 0_n,
+                      "a piece has whole groups of 8 rows, which a swizzle permutes");
 // A thread keeps an index for each row that it copies.
 constexpr auto registers =
     pl::claims_registers(pl::select(tile_m > 64_n * gather_warps, 72_n, 56_n)).during<"run">();
@@ -67,9 +72,9 @@ constexpr auto sort_warps = pl::claims_warps(sort_rows).during<"sort">();
 constexpr auto sort_registers = pl::claims_registers(40_n).during<"sort">();
 
 constexpr auto contract = pl::contract<"gather", "routing", "1.0.0">(
-    stages, tile_k, gather_warps, k, tile_m, top_k, panels, k_steps, tokens, routes, whole_steps,
-    warps, registers, load_warps, load_registers, sort_rows, sort_warps, sort_registers, sorted,
-    sort, sort_schedule, x, order, rows, out, loaded, run, load);
+    stages, tile_k, gather_warps, k, tile_m, top_k, panels, k_steps, tokens, routes, load_pieces,
+    whole_steps, whole_pieces, warps, registers, load_warps, load_registers, sort_rows, sort_warps,
+    sort_registers, sorted, sort, sort_schedule, x, order, rows, out, loaded, run, load);
 
 PIPELINK_COMPONENT(gather, contract)
 
@@ -77,38 +82,63 @@ constexpr int chunk = 16;       // bytes of a copy
 constexpr int row_chunks = 8;   // of a row of a panel
 constexpr int row_bytes = 128;  // of a panel
 
-// A thread copies the same chunk of every `threads / row_chunks`-th row. Rows past the tile's end
-// are undefined in a stage: they are copies of its last one.
+// A thread copies the same chunk of every `threads / row_chunks`-th row; of `count` such rows in a
+// tile it has the first `live`, the others are past the tile's end and stay undefined.
+template <int height, int threads>
+struct Share {
+    static constexpr int step_rows = threads / row_chunks;
+    static constexpr int count = (height + step_rows - 1) / step_rows;
+    int source[count];  // of a row's first chunk, in chunks
+    unsigned
+        target[2];  // of a row in a panel: a step of 4 rows exchanges the halves of the swizzle
+    int live;
+
+    __device__ __forceinline__ void copy(const char* from, unsigned to, int i) const {
+        pl::copy_async_16(to + target[step_rows % 8 ? i % 2 : 0] + i * step_rows * row_bytes,
+                          from + static_cast<long long>(source[i]) * chunk);
+    }
+    __device__ __forceinline__ void copy_panel(const char* from, unsigned to) const {
+        // In a whole tile only the last row may be missing, where the rows are no multiple of a
+        // step.
+        if (live >= count - 1) {
+#pragma unroll
+            for (int i = 0; i < count - 1; ++i) copy(from, to, i);
+            if (live == count) copy(from, to, count - 1);
+        } else {
+#pragma unroll
+            for (int i = 0; i < count; ++i) {
+                if (i < live) copy(from, to, i);
+            }
+        }
+    }
+};
+
 template <int height, int threads>
 __device__ __forceinline__ void gather_tile(pl::Self self, const pl::Tile& tile,
                                             const pl::bf16* tokens_, const int* list,
                                             pl::RingState& state) {
-    constexpr int step_rows = threads / row_chunks;
-    constexpr int count = (height + step_rows - 1) / step_rows;
+    Share<height, threads> share;
     const int thread = pl::role_thread(self);
     const int column = thread % row_chunks, row = thread / row_chunks;
     const int stride = k.at(self) * static_cast<int>(sizeof(pl::bf16)) / chunk;
-    int source[count];  // in chunks
+    share.live = (min(tile.end - tile.first, height) - row + share.step_rows - 1) / share.step_rows;
+    share.target[0] = row * row_bytes + (column ^ row % 8) * chunk;
+    share.target[1] = row * row_bytes + (column ^ (row + 4) % 8) * chunk;
 #pragma unroll
-    for (int i = 0; i < count; ++i) {
-        const int route = list[min(tile.first + row + i * step_rows, tile.end - 1)];
-        source[i] = route / static_cast<int>(top_k.at(self)) * stride + column;
+    for (int i = 0; i < share.count; ++i) {
+        if (i < share.live) {
+            const int route = list[tile.first + row + i * share.step_rows];
+            share.source[i] = route / static_cast<int>(top_k.at(self)) * stride + column;
+        }
     }
-    const auto* const base = reinterpret_cast<const char*>(tokens_);
-    int at = 0;
+    const auto* from = reinterpret_cast<const char*>(tokens_);
     for (int step = 0; step < k_steps.at(self); ++step) {
         out.acquire(self, state);
-        auto target = out.address(self, x_tile, state);
+        auto to = out.address(self, x_tile, state);
         for (int panel = 0; panel < panels.at(self); ++panel) {
-#pragma unroll
-            for (int i = 0; i < count; ++i) {
-                const int r = row + i * step_rows;
-                if (height % step_rows && r >= height) continue;
-                pl::copy_async_16(target + r * row_bytes + (column ^ r % row_chunks) * chunk,
-                                  base + static_cast<long long>(source[i] + at) * chunk);
-            }
-            target += height * row_bytes;
-            at += row_chunks;
+            share.copy_panel(from, to);
+            from += row_bytes;
+            to += height * row_bytes;
         }
         out.commit_async(self, state);
         out.advance(self, state);
@@ -127,13 +157,21 @@ PIPELINK_ENTRY(gather, run)
 
 PIPELINK_ENTRY(gather, load)
 (pl::Self self, const pl::Tile& tile, const pl::TensorMap* map, pl::RingState& state) {
+    const int piece_rows = tile_m.at(self) / load_pieces.at(self);
+    const int pieces = (tile.end - tile.first + piece_rows - 1) / piece_rows;
+    const auto panel_bytes = load_pieces.at(self) * rows.bytes(self);
     int at = 0;
     for (int step = 0; step < k_steps.at(self); ++step) {
         loaded.acquire(self, state);
-        const auto barrier = loaded.expect(self, state);
-        const auto target = loaded.address(self, loaded_tile, state);
+        const auto barrier =
+            loaded.expect(self, state, panels.at(self) * pieces * rows.bytes(self));
+        auto target = loaded.address(self, loaded_tile, state);
         for (int panel = 0; panel < panels.at(self); ++panel) {
-            pl::bulk_load_2d(target + panel * rows.bytes(self), map, at, tile.first, barrier);
+            for (int piece = 0; piece < pieces; ++piece) {
+                pl::bulk_load_2d(target + piece * rows.bytes(self), map, at,
+                                 tile.first + piece * piece_rows, barrier);
+            }
+            target += panel_bytes;
             at += 64;
         }
         loaded.advance(self, state);
