@@ -88,9 +88,8 @@ template <int height, int threads>
 struct Share {
     static constexpr int step_rows = threads / row_chunks;
     static constexpr int count = (height + step_rows - 1) / step_rows;
-    int source[count];  // of a row's first chunk, in chunks
-    unsigned
-        target[2];  // of a row in a panel: a step of 4 rows exchanges the halves of the swizzle
+    int source[count];   // of a row's chunk in the first panel, in chunks
+    unsigned target[2];  // in a panel: a step of 4 rows exchanges the halves of the swizzle
     int live;
 
     __device__ __forceinline__ void copy(const char* from, unsigned to, int i) const {
@@ -98,8 +97,7 @@ struct Share {
                           from + static_cast<long long>(source[i]) * chunk);
     }
     __device__ __forceinline__ void copy_panel(const char* from, unsigned to) const {
-        // In a whole tile only the last row may be missing, where the rows are no multiple of a
-        // step.
+        // In a whole tile only the last row may be missing: its rows need be no multiple of a step.
         if (live >= count - 1) {
 #pragma unroll
             for (int i = 0; i < count - 1; ++i) copy(from, to, i);
