@@ -758,19 +758,36 @@ def test_the_contract_of_the_header(tmp_path, monkeypatch):
     assert tiles == (Tiling("m", "side", groups=True), Tiling("1", "1"))
 
 
-def test_what_the_header_refuses(tmp_path, monkeypatch, capsys):
-    """One compilation for all: each fault at its own line."""
+ADDS = 'constexpr auto read = pl::array_in<"read", float>(pl::shape(m)).adds();'
+COPIES = "copies fill this ring: announce its bytes with expect, or commit_async"
+
+
+@pytest.mark.parametrize(
+    ("edits", "faults_"),
+    [
+        (
+            {"constexpr auto load =": f"{ADDS}\nconstexpr auto load ="},
+            {ADDS: "what is added to is written: array_out"},
+        ),
+        (
+            {
+                "copied.commit_async(self": "copied.commit(self",
+                "stored.commit(self": "stored.commit_async(self",
+            },
+            {
+                "copied.commit(self": COPIES,
+                "stored.commit_async(self": "this ring is not filled by each_thread_async",
+            },
+        ),
+    ],
+)
+def test_what_the_header_refuses(tmp_path, monkeypatch, capsys, edits, faults_):
     monkeypatch.chdir(tmp_path)
-    source = ITEMS.replace("copied.commit_async(self, a)", "copied.commit(self, a)")
-    source = source.replace("stored.commit(self, b)", "stored.commit_async(self, b)")
-    read = 'constexpr auto read = pl::array_in<"read", float>(pl::shape(m)).adds();\n'
-    source = source.replace("constexpr auto load =", f"{read}constexpr auto load =")
+    source = ITEMS
+    for old, new in edits.items():
+        assert source.count(old) == 1
+        source = source.replace(old, new)
     assert compiled(source) == 1
-    said = re.findall(r"^error\[(.*)\n  --> (.*)$", capsys.readouterr().err, re.MULTILINE)
-    wanted = {
-        ".adds();\nconstexpr auto load": "what is added to is written: array_out",
-        "copied.commit(": "copies fill this ring: announce its bytes with expect, or commit_async",
-        "stored.commit_async(": "this ring is not filled by each_thread_async",
-    }
-    lines = {text: source[: source.index(text)].count("\n") + 1 for text in wanted}
-    assert said == [(f"PL009]: {wanted[text]}", f"c.cu:{lines[text]}") for text in wanted]
+    found = re.findall(r"^error\[(.*)\n  --> (.*)$", capsys.readouterr().err, re.MULTILINE)
+    lines = {text: source[: source.index(text)].count("\n") + 1 for text in faults_}
+    assert found == [(f"PL009]: {why}", f"c.cu:{lines[text]}") for text, why in faults_.items()]
