@@ -95,7 +95,8 @@ def _with(kernel: Kernel, values: Values) -> Kernel:
     """The kernel with these facts fixed."""
     specs = []
     for spec in kernel.manifest.instances:
-        own = {t.partition(".")[2]: v for t, v in values.items() if t.startswith(f"{spec.name}.")}
+        names = (spec.name, spec.like)
+        own = {t.partition(".")[2]: v for t, v in values.items() if t.partition(".")[0] in names}
         specs.append(replace(spec, facts={**spec.facts, **own}) if own else spec)
     manifest = replace(kernel.manifest, instances=tuple(specs), free=(), most=())
     return replace(kernel, manifest=manifest)

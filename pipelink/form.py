@@ -279,6 +279,8 @@ def _port(port: Port) -> Iterator[str]:
     if port.space == "shared" and (port.by == "step") == bool(port.stages):
         has = "has stages" if port.stages else "has no stages"
         yield f"port '{port.name}' {has}: a ring has some, a tile that the glue hands over none"
+    if port.adds and (port.space, port.direction, port.box) != ("global", "out", ()):
+        yield f"port '{port.name}' is added to, and is no array that is written"
     if port.covers and len(port.covers) != len(port.shape):
         yield (
             f"port '{port.name}' covers {len(port.covers)} sides of a tensor that has "
@@ -321,6 +323,8 @@ def _arguments(known: Collection[str], entry: Entry, index: int) -> Iterator[Fau
 def _entry(ends: Mapping[str, str], entry: Entry) -> Iterator[str]:
     if entry.tiles and (entry.kind != "schedule" or len(entry.tiles) != 2):
         yield f"entry '{entry.name}' has {len(entry.tiles)} sides of tiles, a schedule has 2"
+    if len(entry.tiles) == 2 and entry.tiles[1].groups:
+        yield f"entry '{entry.name}' has columns of tiles in groups, which only rows can be"
     if entry.threads == "one" and entry.kind != "step":
         yield f"schedule '{entry.name}' is asked by one thread, and all go by it"
     yield from (f"entry '{entry.name}' {fault}" for fault in _plays(entry.plays, ends, 1))

@@ -267,6 +267,8 @@ def _alike(reader: _Reader, table: Table, name: str, body: Table) -> Iterable[In
         reader.fault(
             f"{where} has '{key}', and is like '{like}'", key, help_, files=(body.files[key],)
         )
+    if not like:
+        return
     others = [n for n, b in table.items() if isinstance(b, Table) and "like" not in b]
     if like not in others:
         help_ = _nearest(like, others, "instances")
@@ -280,6 +282,7 @@ def _alike(reader: _Reader, table: Table, name: str, body: Table) -> Iterable[In
         reader.get(first, "object", str, f"[instances.{like}]"),
         _facts(reader, first.get("facts", {}), f"facts of [instances.{like}]"),
         _imports(reader, body.get("imports", {}), where),
+        like,
     )
 
 

@@ -12,12 +12,13 @@ from pipelink.transfer.records import Conversion, Moves, Permute, Shuffle
 
 @dataclass(frozen=True)
 class InstanceSpec:
-    """An instance as the manifest names it."""
+    """An instance as the manifest names it; one that is `like` another has its object and facts."""
 
     name: str
     object: str
     facts: dict[str, Value] = field(default_factory=dict)
     imports: dict[str, str] = field(default_factory=dict)
+    like: str = ""
 
 
 @dataclass(frozen=True)

@@ -195,8 +195,7 @@ class View:
         """What a launch fixes: the extents that entries in use take, or that ports in use have as sides."""
         found: dict[str, None] = {}
         for instance in self.kernel.instances:
-            run = self._run[instance.name]
-            entries = [e for e in instance.contract.entries if e.name in run]
+            entries = [e for _, e in self.run_entries(instance)]
             read = {a for e in entries for a in e.arguments} | {
                 t.of for e in entries for t in e.tiles
             }
@@ -206,6 +205,12 @@ class View:
             extents = (f.name for f in instance.contract.facts if f.kind == "extent")
             found |= dict.fromkeys(name for name in extents if name in read)
         return list(found)
+
+    def run_entries(self, instance: Instance) -> Iterator[tuple[int, Entry]]:
+        """The entries of an instance that the kernel runs, each with its number in the contract."""
+        for index, entry in enumerate(instance.contract.entries):
+            if entry.name in self._run[instance.name]:
+                yield index, entry
 
     @cached_property
     def _run(self) -> dict[str, frozenset[str]]:

@@ -58,6 +58,7 @@ RULES: tuple[Rule, ...] = (
     channels.ring_stages,
     channels.compact,
     parameters.bounds,
+    parameters.extents,
     parameters.agree,
     parameters.writers,
     parameters.phases,

@@ -24,17 +24,17 @@ def covered(view: View) -> Iterator[Diagnostic]:
             for schedule in _schedules(view, end):
                 yield from _tiled(view, end, side, size, cover, schedule)
             yield from _without_schedule(view, end, side, cover)
-        if end.port.covers and end.port.direction == "out":
+        if end.port.covers and end.port.direction == "out" and not end.port.adds:
             for schedule in _schedules(view, end):
                 yield from _once(view, end, schedule)
 
 
 def _without_schedule(view: View, end: End, side: int, cover: Cover) -> Iterator[Diagnostic]:
     """Where a phase has no schedule each block runs its steps once, and its tile is 0, 0."""
-    if cover.along == "whole" or _schedules(view, end):
+    phases = view.phases_of(end)
+    if cover.along == "whole" or _schedules(view, end) or not phases:
         return
-    phase = (view.phases_of(end) or ["?"])[0]
-    what = f"it goes by the {_along(cover)} of tiles, and phase '{phase}' has no schedule"
+    what = f"it goes by the {_along(cover)} of tiles, and phase '{phases[0]}' has no schedule"
     yield _fault(view, end, side, what, ())
 
 
@@ -153,9 +153,9 @@ def _problem(view: View, end: End, size: str, cover: Cover, owner: Instance, til
     open_size, open_tiles = size in view.extents(end.instance), tiling.of in view.extents(owner)
     if open_size or open_tiles:
         if not (open_size and open_tiles and size == tiling.of):
-            return f"it has '{size}' elements, and the {cover.along}s of tiles follow '{tiling.of}'"
+            return f"it has '{size}' elements, and the {_along(cover)} of tiles follow '{tiling.of}'"
         if step < stride or (step > stride and end.port.direction == "out"):
-            return f"a tile reaches {step} elements, and the {cover.along}s of tiles are {stride} apart"
+            return f"a tile reaches {step} elements, and the {_along(cover)} of tiles are {stride} apart"
         if step > 1 and not _clips(end, cover):
             return (
                 f"the last tile passes its end, as {size} is known at launch only: say .clipped()"

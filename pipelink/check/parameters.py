@@ -54,6 +54,27 @@ def bounds(view: View) -> Iterator[Diagnostic]:
             )
 
 
+def extents(view: View) -> Iterator[Diagnostic]:
+    """What a launch fixes is a side of a tensor that the caller passes: it has a value from nowhere else."""
+    ends = list(view.ports("global"))
+    sides = {s for end in ends for s in end.port.shape}
+    taken = {s: end.place for end in ends for h in end.port.holds for s in h.sizes}
+    for instance in view.kernel.instances:
+        known = view.extents(instance)
+        for index, entry in view.run_entries(instance):
+            taken |= dict.fromkeys(entry.arguments, Place(instance.name, "entries", index))
+        own = {name: place for name, place in taken.items() if place.instance == instance.name}
+        for name, place in own.items():
+            if name in known and name not in sides:
+                yield Diagnostic(
+                    "PL015",
+                    f"extent '{name}' of {who(instance)} is a side of no tensor of the kernel, so that a launch "
+                    "has no value for it",
+                    place,
+                    help="let a tensor of [parameters] have it as a side",
+                )
+
+
 def agree(view: View) -> Iterator[Diagnostic]:
     """All users of one tensor see the same element type and shape."""
     for name, ports in view.kernel.manifest.parameters.items():

@@ -16,6 +16,7 @@ from pipelink.view import End, View, fact_names, who
 ARRIVALS = (1 << 20) - 1
 # CUDA C++ Programming Guide, "Compute Capabilities": local memory of a thread, in bytes.
 STACK = 512 << 10
+WARPS = 1 << 10  # of a role: far more than a block has, and few enough to place
 _UNBOUNDED = (1 << 63) - 1
 _AMOUNT = {
     "shared": "bytes",
@@ -41,7 +42,7 @@ def _claim(place: Place, claim: Claim) -> Iterator[_Value]:
     title = f"{_AMOUNT.get(claim.kind, claim.kind)} of claim '{claim.name}'"
     if claim.amount or claim.kind != "barrier":
         least = 0 if claim.kind in ("stack", "shared") else 1
-        most = STACK if claim.kind == "stack" else _UNBOUNDED
+        most = {"stack": STACK, "warps": WARPS}.get(claim.kind, _UNBOUNDED)
         yield _Value(place, title, claim.amount, least, most)
     yield _Value(place, f"barriers of claim '{claim.name}'", claim.count)
     if claim.kind == "mbarrier" and not claim.by:

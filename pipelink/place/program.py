@@ -94,7 +94,7 @@ def async_readers(buffer: Buffer) -> bool:
 def fenced_by_reader(buffer: Buffer, end: End) -> bool:
     """Whether who waits for a stage has to fence it: its filler's threads are told by the hardware that
     their copies have come, and run nothing then."""
-    return buffer.producer.port.by == "each_thread_async" and end.port.proxy == "async"
+    return buffer.producer.port.by == "each_thread_async" and end.port.proxy != "generic"
 
 
 def _local(*buffers: Buffer | None) -> frozenset[str]:

@@ -191,6 +191,10 @@ def warpgroups(role: RolePlace) -> range:
     return range(role.first_warp // WARPGROUP, -(-(role.first_warp + role.warps) // WARPGROUP))
 
 
+def _own_warps(role: RolePlace) -> range:
+    return range(role.first_warp, role.first_warp + role.warps)
+
+
 def _governing(running: list[RolePlace], claims: dict[str, int]) -> dict[int, str]:
     """For each warpgroup in use the role that claims the most of those in it."""
     found: dict[int, str] = {}
@@ -203,15 +207,15 @@ def _governing(running: list[RolePlace], claims: dict[str, int]) -> dict[int, st
 
 
 def _batches(running: list[RolePlace]) -> Iterator[tuple[str, list[int]]]:
-    """Warpgroups that are set together: those of several roles before the roles part, under no name, then
-    each role's own."""
-    owners: dict[int, list[str]] = {}
-    for role in running:
-        for group in warpgroups(role):
-            owners.setdefault(group, []).append(role.name)
-    yield "", [g for g, names in owners.items() if len(names) > 1]
-    for role in running:
-        yield role.name, [g for g in warpgroups(role) if owners[g] == [role.name]]
+    """Warpgroups that are set together: those with warps of several roles, or idle ones, before the roles
+    part, under no name, since all warps of one execute it; then each role's own."""
+    own = {
+        role.name: [g for g in warpgroups(role) if set(range(4 * g, 4 * g + 4)) <= set(_own_warps(role))]
+        for role in running
+    }
+    every = dict.fromkeys(g for role in running for g in warpgroups(role))
+    yield "", [g for g in every if not any(g in groups for groups in own.values())]
+    yield from own.items()
 
 
 def _moves(wanted: dict[int, int], held: dict[int, int]) -> tuple[RegisterMove, ...]:
