@@ -791,3 +791,84 @@ def test_what_the_header_refuses(tmp_path, monkeypatch, capsys, edits, faults_):
     found = re.findall(r"^error\[(.*)\n  --> (.*)$", capsys.readouterr().err, re.MULTILINE)
     lines = {text: source[: source.index(text)].count("\n") + 1 for text in faults_}
     assert found == [(f"PL009]: {why}", f"c.cu:{lines[text]}") for text, why in faults_.items()]
+
+
+# --- What was once wrong ----------------------------------------------------------------------
+
+
+def test_a_warpgroup_with_an_idle_warp_is_set_by_all_of_its_warps(toy):
+    """Warp 3 runs no role in the first phase, and must execute setmaxnreg all the same."""
+    before, _, rest = toy.text.replace('schedule = "mma.schedule"\n', "").partition("[[roles]]")
+    phases = (
+        '[[phases]]\nname = "first"\nschedule = "mma.schedule"\n'
+        'roles = { producer = ["load.run"], math = ["mma.run", "act.run"] }\n\n'
+        '[[phases]]\nname = "second"\nroles = { everyone = ["all.run"] }\n\n[[channels]]'
+    )
+    toy.text = before + phases + rest.partition("[[channels]]")[2]
+    toy.edit("[instances.act]", '[instances.all]\nobject = "everyone.o"\n\n[instances.act]')
+    claims = (Claim("warps", "warps", "12"), Claim("registers", "registers", "168"))
+    entries = (Entry("run", "step", ()),)
+    toy.contracts["everyone"] = contract("everyone", "team", claims=claims, entries=entries)
+    toy.contracts["loader"] = change(LOADER, "claims", "warps", amount="3")
+    assert setmaxnreg(toy.plan())[:2] == [
+        'if (threadIdx.x < 128) asm volatile("setmaxnreg.dec.sync.aligned.u32 40;");',
+        "if (threadIdx.x < 96) {  // role producer: threads 0 to 95",
+    ]
+
+
+def test_a_free_fact_is_chosen_for_both_of_two_that_are_alike(both):
+    both.contracts["mainloop"] = change(BOTH, "facts", "stages", values=(2, 3, 4))
+    both.edit("[parameters]", '[free]\nfacts = ["mma.stages"]\n\n[parameters]')
+    plan = both.plan()
+    assert [(c.fact, c.value) for c in plan.choices] == [("mma.stages", 4)]
+    chosen = [f.value for f in plan.facts if f.name == "stages" and f.instance in ("mma", "load")]
+    assert chosen == [4, 4]
+
+
+def test_more_warps_than_could_ever_be_placed_are_refused_at_once(toy):
+    toy.contracts["loader"] = change(LOADER, "claims", "warps", amount="2000000000")
+    assert toy.messages()[0] == (
+        f"PL020: warps of claim 'warps' of {LOAD}: 2000000000 is 2000000000, at most 1024 can be"
+    )
+
+
+def test_an_extent_that_only_a_condition_of_values_has(toy):
+    epilogue = add(EPILOGUE, "facts", Fact("k", "extent"))
+    holds = (abi.Holds("below", ("k",)),)
+    epilogue = add(epilogue, "ports", Port("order", "global", "in", "i32", ("m",), holds=holds))
+    arguments = ("tile", "acc", "out", "m", "order")
+    toy.contracts["epilogue"] = change(epilogue, "entries", "run", arguments=arguments)
+    toy.edit('out = "act.out"', 'out = "act.out"\norder = "act.order"')
+    assert toy.messages() == [
+        f"PL015: extent 'k' of {ACT} is a side of no tensor of the kernel, so that a launch has no value for it"
+    ]
+
+
+def test_columns_are_in_no_groups():
+    tiles = (Tiling("m", "tile_m"), Tiling("column_tiles", "1", True))
+    wrong = change(MAINLOOP, "entries", "schedule", tiles=tiles)
+    assert [f.message for f in faults(wrong)] == [
+        "entry 'schedule' has columns of tiles in groups, which only rows can be"
+    ]
+
+
+def test_what_is_added_to_is_written():
+    wrong = change(LOADER, "ports", "x", adds=True)
+    assert [f.message for f in faults(wrong)] == [
+        "port 'x' is added to, and is no array that is written"
+    ]
+
+
+@pytest.mark.parametrize(("adds", "count"), [(False, 1), (True, 0)])
+def test_several_tiles_may_add_to_an_element(toy, adds, count):
+    side = EPILOGUE.ports[-1].shape[1]
+    covers = (Cover("row", "tile_m", True), Cover("whole", side, True))
+    name = EPILOGUE.ports[-1].name
+    toy.contracts["epilogue"] = change(EPILOGUE, "ports", name, adds=adds, covers=covers)
+    found = [d for d in coverage.covered(toy.view()) if "written by every column" in d.message]
+    assert len(found) == count
+
+
+def test_a_reader_that_does_not_say_its_proxy_has_the_fence(toy):
+    plan = filled(toy, "each_thread_async", {**FENCES, "proxy": ""}).plan()
+    assert fence_bindings(plan)["mma.in.fence"] == 1
