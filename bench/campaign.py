@@ -60,7 +60,12 @@ KERNELS: dict[str, dict[str, tuple[str, ...]]] = {
     "moe_sum": {"combine": ("cache", "sum_warps")},
     "moe_sort_mixtral": {"gather": ("sort_rows",)},
 }
-OUTSIDE: dict[str, str] = {"limit": "5", "pairing": '"alternate"', "activation": '"tanh"', "cache": '"never"'}
+OUTSIDE: dict[str, str] = {
+    "limit": "5",
+    "pairing": '"alternate"',
+    "activation": '"tanh"',
+    "cache": '"never"',
+}
 OFFERED = (
     ("gather", "tile_k", "32"),
     ("swiglu", "pairing", '"alternate"_t'),
@@ -354,7 +359,7 @@ class Data:
 def summary(result: dict[str, Any]) -> list[str]:
     """A row a fact: how many of its values were linked and right, and how the others were refused."""
     lines = [
-        "| owner's component | fact | values tried | linked, right, equal to the control | refused |",
+        "| owner's component | fact | values, by kernel | linked, right, equal to the control | refused |",
         "|---|---|---:|---:|---|",
     ]
     rows: dict[tuple[str, str], list[dict[str, Any]]] = {}

@@ -263,8 +263,8 @@ WORDS = {
 def table(cases: list[dict[str, Any]]) -> list[str]:
     """A row a case: what came of it where symbols are linked, and where contracts are."""
     lines = [
-        "| constant | owner | symbol linking | with a new kernel unit | PipeLink | control |",
-        "|---|---|---|---|---|---|",
+        "| constant | owner | kernel | symbol linking | with a new kernel unit | PipeLink | control |",
+        "|---|---|---|---|---|---|---|",
     ]
     for case in cases:
         if "refused" in case:
@@ -273,7 +273,7 @@ def table(cases: list[dict[str, Any]]) -> list[str]:
             said = [WORDS.get(case[b]["outcome"], case[b]["outcome"]) for b in BUILDS[:3]]
             said.append("equal" if case["equal"] else "**differs**")
         owner = "" if case["name"] == "nothing" else case.get("owner", "")
-        lines.append(f"| {case['what']} | {owner} | {' | '.join(said)} |")
+        lines.append(f"| {case['what']} | {owner} | `{case['kernel']}` | {' | '.join(said)} |")
     return lines
 
 

@@ -191,9 +191,10 @@ class Cover(Record, frozen=True):
 
 class Holds(Record, frozen=True):
     """What holds of the values of an integer array when the kernel starts: each is at least 0 and
-    `below` the product of the sizes; they are `distinct`; they are `ascending` from 0 to the product."""
+    `below` the product of the sizes; they are `distinct`; they are `ascending` from 0 to the product;
+    their `count` is the product, which every launch checks."""
 
-    what: Literal["below", "distinct", "ascending"]
+    what: Literal["below", "distinct", "ascending", "count"]
     sizes: tuple[str, ...] = ()
 
 

@@ -16,6 +16,7 @@ Launch metadata, format 2, is a JSON object beside the cubin:
     arguments       [{"name", "element", "shape", "access", "alignment"}]: what the caller passes;
                     access is "read", "write" or "update"; some have `holds` too, what holds of the
                     values when the kernel starts, which a debug launch checks:
+                    {"what": "count", "sizes"}: as many as the sizes' product; every launch checks
                     {"what": "below", "sizes"}: each is at least 0 and less than the sizes' product
                     {"what": "distinct"}: none stands twice
                     {"what": "ascending", "sizes"}: from 0 to the product, none less than the one before
@@ -381,7 +382,22 @@ def check(
         fault = _apart(first, second, tensors[first.name], tensors[second.name])
         if fault:
             raise LaunchError(f"kernel {metadata.kernel}: {fault}")
-    return _choose(variants, extents), extents
+    chosen = _choose(variants, extents)
+    for argument in variants[chosen].arguments:
+        fault = _count_fault(argument, shapes[argument.name], extents)
+        if fault:
+            raise LaunchError(f"kernel {metadata.kernel}: {fault}")
+    return chosen, extents
+
+
+def _count_fault(argument: Argument, shape: Sequence[int], extents: Mapping[str, int]) -> str:
+    """What is wrong with the number of an argument's elements."""
+    for held in argument.holds:
+        if held.what == "count":
+            wanted, why = _product(held.sizes, extents)
+            if prod(shape) != wanted:
+                return f"{argument.name} has {prod(shape)} elements, and must have {wanted}{why}"
+    return ""
 
 
 def check_variants(variants: Sequence[Metadata]) -> None:
@@ -648,7 +664,12 @@ def _ascending(values: Sequence[int], at: _At, end: int, why: str) -> str:
     return ""
 
 
+def _count(values: Sequence[int], at: _At, limit: int, why: str) -> str:
+    return ""  # `check` has counted them
+
+
 _HELD: dict[str, Callable[[Sequence[int], _At, int, str], str]] = {
+    "count": _count,
     "below": _below,
     "distinct": _distinct,
     "ascending": _ascending,

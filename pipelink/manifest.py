@@ -263,7 +263,7 @@ def _alike(reader: _Reader, table: Table, name: str, body: Table) -> Iterable[In
     """A second instance of an object: its facts stand once, with the first."""
     where, like = f"[instances.{name}]", reader.get(body, "like", str, f"[instances.{name}]")
     for key in (k for k in ("object", "facts") if k in body):
-        help_ = "leave out one of the two"
+        help_ = f"say it in [instances.{like}], or leave out 'like'"
         reader.fault(
             f"{where} has '{key}', and is like '{like}'", key, help_, files=(body.files[key],)
         )

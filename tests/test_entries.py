@@ -124,12 +124,12 @@ def like_faults(text: str) -> list[tuple[str, str]]:
         (
             'like = "mma"\nobject = "a.o"',
             "[instances.load] has 'object', and is like 'mma'",
-            "leave out one of the two",
+            "say it in [instances.mma], or leave out 'like'",
         ),
         (
             'like = "mma"\nfacts = { stages = 2 }',
             "[instances.load] has 'facts', and is like 'mma'",
-            "leave out one of the two",
+            "say it in [instances.mma], or leave out 'like'",
         ),
         (
             'like = "nma"',

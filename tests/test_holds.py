@@ -110,17 +110,17 @@ def test_a_contract_that_says_nothing_has_the_text_of_before(objects):
         (
             '"offsets", long long>',
             '"offsets", float>',
-            "below, distinct and ascending are for arrays of integers",
+            "below, distinct, ascending and count are for arrays of integers",
         ),
         (
             "pl::shape(tokens));\nconstexpr auto run",
             "pl::shape(tokens)).distinct();\nconstexpr auto run",
-            "below, distinct and ascending are for arrays of integers",
+            "below, distinct, ascending and count are for arrays of integers",
         ),
         (
             '"out", float>(pl::shape(tokens))',
             '"out", int>(pl::shape(tokens)).distinct()',
-            "below, distinct and ascending are for arrays that are read",
+            "below, distinct, ascending and count are for arrays that are read",
         ),
         (
             "pl::shape(tokens, top_k)",

@@ -27,8 +27,10 @@ constexpr auto acc =
     pl::fragment_in<"acc", float,
                     "((4,8,4),(2,2,tile_columns/8,rows/64)):((2*rows,1,16),(rows,8,8*rows,64))">(
         pl::shape(tile_m, tile_columns));
-constexpr auto order =
-    pl::array_in<"order", int>(pl::shape(routes)).below(pl::shape(tokens, top_k)).distinct();
+constexpr auto order = pl::array_in<"order", int>(pl::shape(routes))
+                           .count(pl::shape(tokens, top_k))
+                           .below(pl::shape(tokens, top_k))
+                           .distinct();
 constexpr auto probs = pl::array_in<"probs", float>(pl::shape(tokens, top_k));
 constexpr auto sorted = pl::array_out<"sorted", pl::bf16>(pl::shape(routes, columns))
                             .covers(pl::by_group(tile_m), pl::by_column(tile_columns));

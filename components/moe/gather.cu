@@ -28,8 +28,10 @@ constexpr auto tokens = pl::extent<"tokens">();
 constexpr auto routes = pl::extent<"routes">();
 
 constexpr auto x = pl::array_in<"x", pl::bf16>(pl::shape(tokens, k));
-constexpr auto order =
-    pl::array_in<"order", int>(pl::shape(routes)).below(pl::shape(tokens, top_k)).distinct();
+constexpr auto order = pl::array_in<"order", int>(pl::shape(routes))
+                           .count(pl::shape(tokens, top_k))
+                           .below(pl::shape(tokens, top_k))
+                           .distinct();
 constexpr auto rows =
     pl::tensor_map_in<"rows", pl::bf16>(pl::shape(routes, k), pl::box(tile_m / load_pieces, 64_n),
                                         pl::swizzle_128)
@@ -88,13 +90,13 @@ template <int height, int threads>
 struct Share {
     static constexpr int step_rows = threads / row_chunks;
     static constexpr int count = (height + step_rows - 1) / step_rows;
-    int source[count];   // of a row's chunk in the first panel, in chunks
-    unsigned target[2];  // in a panel: a step of 4 rows exchanges the halves of the swizzle
+    unsigned source[count];  // of a row's chunk in the first panel, in chunks
+    unsigned target[2];      // in a panel: a step of 4 rows exchanges the halves of the swizzle
     int live;
 
     __device__ __forceinline__ void copy(const char* from, unsigned to, int i) const {
         pl::copy_async_16(to + target[step_rows % 8 ? i % 2 : 0] + i * step_rows * row_bytes,
-                          from + static_cast<long long>(source[i]) * chunk);
+                          from + static_cast<unsigned long long>(source[i]) * chunk);
     }
     __device__ __forceinline__ void copy_panel(const char* from, unsigned to) const {
         // In a whole tile only the last row may be missing: its rows need be no multiple of a step.

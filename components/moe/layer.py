@@ -67,9 +67,16 @@ class Layer:
         )
 
     @classmethod
-    def of(cls, build: Path, size: tuple[int, int, int, int], mode: str) -> Layer:
-        """The kernels for (hidden, intermediate, experts, top_k) in the folder of builds, deterministic or
-        fast."""
+    def of(
+        cls, build: Path, size: tuple[int, int, int, int], mode: str, *, debug: bool = False
+    ) -> Layer:
+        """The kernels for (hidden, intermediate, experts, top_k) in the folder of builds, "deterministic" or
+        "fast"."""
+        if size not in SIZES:
+            known = ", ".join(map(str, SIZES))
+            raise ValueError(
+                f"no kernels are built for (hidden, intermediate, experts, top_k) = {size}: {known}"
+            )
         suffix = SIZES[size]
 
         def cubins(name: str) -> list[Path]:
@@ -80,8 +87,8 @@ class Layer:
         sort = cubins("sort")
         up = cubins("up_sorted") if sort else cubins("up")
         if mode == "fast":
-            return cls(up, cubins("down_fast"), (), sort)
-        return cls(up, cubins("down"), cubins("sum"), sort)
+            return cls(up, cubins("down_fast"), (), sort, debug=debug)
+        return cls(up, cubins("down"), cubins("sum"), sort, debug=debug)
 
     def __call__(
         self, x: torch.Tensor, routing: Routing, w_up: torch.Tensor, w_down: torch.Tensor

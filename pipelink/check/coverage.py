@@ -7,6 +7,7 @@ that declares its coverage says for each side of its tensor how far a tile reach
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from pipelink.abi import Cover, Tiling
 from pipelink.check.protocol import FIRST_FORMAT
@@ -99,6 +100,10 @@ def _clips(end: End, cover: Cover) -> bool:
     return cover.clipped or bool(end.port.box)
 
 
+def _other(tiling: Tiling) -> str:
+    return "in no groups" if tiling.groups else ".in_groups()"
+
+
 def _along(cover: Cover) -> str:
     return "groups of rows" if cover.along == "group" else f"{cover.along}s"
 
@@ -139,7 +144,9 @@ def _tiled(
     if cover.along != "column" and (cover.along == "group") != tiling.groups:
         how = "has its rows in groups" if tiling.groups else "has no groups of rows"
         what = "it goes by rows counted from 0" if tiling.groups else "it goes by groups of rows"
-        yield _fault(view, end, side, f"{what}, and '{name}.{entry_name}' {how}", (), place)
+        fault = _fault(view, end, side, f"{what}, and '{name}.{entry_name}' {how}", (), place)
+        way = "by_group in the port" if tiling.groups else "by_row in the port"
+        yield replace(fault, help=f"say {way}, or let the schedule's rows be {_other(tiling)}")
         return
     problem = _problem(view, end, size, cover, owner, tiling)
     if problem:

@@ -39,7 +39,7 @@ def steps(view: View) -> Iterator[Diagnostic]:
                         "PL023",
                         f"{who(instance)} runs in role '{seen[name]}' and in role '{role.name}'",
                         FilePlace(path, f"{name}.{entry}"),
-                        help="give one of the roles an instance of its own",
+                        help=f"give one of the roles an instance of its own: like = \"{name}\"",
                     )
 
 
@@ -191,6 +191,22 @@ def one_thread(view: View) -> Iterator[Diagnostic]:
                     help="let all threads of the role run it",
                 )
     yield from _ring_of_some(view)
+    yield from _met_by_one(view)
+
+
+def _met_by_one(view: View) -> Iterator[Diagnostic]:
+    """A named barrier that only steps of one thread use waits for threads that never come."""
+    for instance, index, claim in view.claims("barrier"):
+        using = [e for _, e in view.run_entries(instance) if e.name in claim.during]
+        if using and all(e.threads == "one" for e in using):
+            count = view.barrier_threads(instance, claim)
+            yield Diagnostic(
+                "PL037",
+                f"barrier '{claim.name}' of {who(instance)} is for {count} threads, and step "
+                f"'{using[0].name}', which meets there, is run by one",
+                Place(instance.name, "claims", index),
+                help="let all threads of the role run it, or leave the barrier out",
+            )
 
 
 def _ring_of_some(view: View) -> Iterator[Diagnostic]:

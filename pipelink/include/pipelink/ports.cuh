@@ -187,6 +187,12 @@ struct Array<name, Element, Extents, out_, adds_, Items<Covers...>, Items<Held..
         static_assert(sizeof...(Sizes) > 0, "below takes a shape of at least one size");
         return holding<Holds<"below", Sizes...>>();
     }
+    // There are as many as elements of a shape: every launch checks it.
+    template <class... Sizes>
+    constexpr auto count(Shape<Sizes...>) const {
+        static_assert(sizeof...(Sizes) > 0, "count takes a shape of at least one size");
+        return holding<Holds<"count", Sizes...>>();
+    }
     // No value stands twice.
     constexpr auto distinct() const { return holding<Holds<"distinct">>(); }
     // The first value is 0, none is less than the one before, the last is the number of elements of
@@ -211,8 +217,8 @@ struct Array<name, Element, Extents, out_, adds_, Items<Covers...>, Items<Held..
     template <class More>
     constexpr auto holding() const {
         static_assert(std::is_integral_v<Element>,
-                      "below, distinct and ascending are for arrays of integers");
-        static_assert(!out_, "below, distinct and ascending are for arrays that are read");
+                      "below, distinct, ascending and count are for arrays of integers");
+        static_assert(!out_, "below, distinct, ascending and count are for arrays that are read");
         return Array<name, Element, Extents, out_, adds_, Items<Covers...>, Items<Held..., More>>(
             this->place);
     }
