@@ -90,7 +90,7 @@ template <int height, int threads>
 struct Share {
     static constexpr int step_rows = threads / row_chunks;
     static constexpr int count = (height + step_rows - 1) / step_rows;
-    unsigned source[count];  // of a row's chunk in the first panel, in chunks
+    unsigned source[count];  // of a row's chunk in the first panel, in chunks: of 64 GiB at most
     unsigned target[2];      // in a panel: a step of 4 rows exchanges the halves of the swizzle
     int live;
 

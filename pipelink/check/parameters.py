@@ -42,8 +42,10 @@ def connected(view: View) -> Iterator[Diagnostic]:
 
 
 def bounds(view: View) -> Iterator[Diagnostic]:
-    """Only an extent that a component reads from a tensor's shape can have bounds."""
-    extents = view.launch_extents()
+    """Only an extent of a component can have bounds; one that no step in use takes is bound in a variant."""
+    extents = {
+        f.name for i in view.kernel.instances for f in i.contract.facts if f.kind == "extent"
+    }
     for name in view.kernel.manifest.extents:
         if name not in extents:
             yield Diagnostic(
