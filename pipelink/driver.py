@@ -17,7 +17,7 @@ import msgspec
 from pipelink import contract, toolchain
 from pipelink.arch import ARCHES
 from pipelink.audit import Audited, audit, defined_twice, refused
-from pipelink.check import check
+from pipelink.check import check, connected
 from pipelink.diagnostics import Diagnostic, FilePlace, InputError, checkpoint
 from pipelink.floating import FloatingPoint
 from pipelink.launch import FORMAT
@@ -108,6 +108,7 @@ def plan(kernel: Kernel) -> Plan:
 
 
 def _planned(kernel: Kernel) -> Plan:
+    connected(View(kernel, {}, ()))
     facts, listing = resolve(kernel)
     view = View(kernel, facts, listing)
     remarks = check(view)

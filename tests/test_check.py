@@ -547,7 +547,7 @@ def test_what_is_no_kernel_stops_the_rules_that_would_only_say_so_again(toy):
 
 def test_a_value_that_can_not_be_computed_stops_the_other_rules(toy):
     toy.contracts["epilogue"] = change(EPILOGUE, "claims", "registers", amount="a.b")
-    toy.edit('x = "load.x"\n', "")
+    toy.edit('from = "mma.acc"', 'from = "mma.acc"\nrounding = "nearest"')
     assert [m[:5] for m in toy.messages()] == ["PL015"]
 
 

@@ -20,6 +20,7 @@ from pipelink.launch import (
     LoadError,
     Metadata,
     Tensor,
+    _count_fault,
     read_metadata,
     value_fault,
 )
@@ -368,3 +369,11 @@ def test_load_takes_debug(tmp_path):
     kernel = pipelink.load(*paths, debug=True)
     assert (type(kernel), len(kernel.variants)) == (runtime.DebugKernel, 2)
     assert type(pipelink.load(*paths)) is runtime.Kernel
+
+
+def test_a_list_of_another_length_is_refused_at_every_launch():
+    argument = Argument("order", "i32", ("routes",), "read", 16, (Holds("count", ("tokens", 2)),))
+    assert _count_fault(argument, (16,), {"tokens": 8, "routes": 16}) == ""
+    assert _count_fault(argument, (15,), {"tokens": 8, "routes": 15}) == (
+        "order has 15 elements, and must have 16 (tokens 8 x 2)"
+    )

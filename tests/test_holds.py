@@ -239,7 +239,7 @@ def test_a_written_contract_with_faults_in_it():
         (
             (
                 "router.contract.toml: 'what' of condition of port 'order' is 'distinkt', "
-                "one of 'below', 'distinct', 'ascending' is wanted"
+                "one of 'below', 'distinct', 'ascending', 'count' is wanted"
             ),
             "did you mean 'distinct'?",
         ),

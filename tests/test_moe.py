@@ -308,7 +308,11 @@ def refused(metadata: Metadata, given: dict[str, Tensor]) -> str:
 def test_the_metadata_says_what_holds_of_each_list(moe_up: Metadata) -> None:
     assert {a.name: a.holds for a in moe_up.arguments} == {
         "x": (),
-        "order": (Holds("below", ("tokens", TOP_K)), Holds("distinct", ())),
+        "order": (
+            Holds("count", ("tokens", TOP_K)),
+            Holds("below", ("tokens", TOP_K)),
+            Holds("distinct", ()),
+        ),
         "offsets": (Holds("ascending", ("routes",)),),
         "w": (),
         "h": (),
@@ -381,7 +385,7 @@ def test_another_count_is_refused(
 @pytest.mark.parametrize("routes", [0, ROUTES])
 def test_zero_tokens_are_refused(moe_up: Metadata, routes: int) -> None:
     given = tensors(moe_up, {"tokens": 0, "routes": routes})
-    message = "kernel moe_up: tokens must be 1 to 2147483647, got 0 by x [tokens, 2048]"
+    message = "kernel moe_up: tokens must be 1 to 4194304, got 0 by x [tokens, 2048]"
     assert refused(moe_up, given) == message
 
 

@@ -123,7 +123,7 @@ def test_a_control_of_other_source_differs(capsys, folder):
     """The source is changed after the object was made: the control is no longer the linked code."""
     epilogue = folder / "epilogue.cu"
     before = epilogue.read_text()
-    epilogue.write_text(before.replace("1.0f + __expf(-gate)", "2.0f + __expf(-gate)"))
+    epilogue.write_text(before.replace("1.0f + __expf(-z)", "2.0f + __expf(-z)"))
     try:
         code, said = verdict(capsys, "ffn.kernel.toml")
     finally:

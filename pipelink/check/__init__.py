@@ -28,6 +28,7 @@ SHAPE: tuple[Rule, ...] = (
     roles.steps,
     roles.schedule,
     channels.exist,
+    channels.once,
     parameters.connected,
 )
 
@@ -46,7 +47,6 @@ RULES: tuple[Rule, ...] = (
     roles.scopes,
     roles.one_thread,
     roles.placed,
-    channels.once,
     channels.fit,
     channels.edges,
     channels.promises,
@@ -78,11 +78,17 @@ def _found(view: View, *rules: Rule) -> list[Diagnostic]:
     return [fault for rule in rules for fault in itertools.islice(rule(view), MOST_FINDINGS)]
 
 
+def connected(view: View) -> None:
+    """What needs no fact's value: without it imports would be looked for over the wrong channels, or none,
+    and every fact that they miss would be a fault of its own."""
+    checkpoint(_found(view, *SHAPE))
+
+
 def check(view: View) -> tuple[str, ...]:
     """Every rule; all that they find is reported together. Returns what no rule could tell."""
     for rule in FIRST:
         checkpoint(_found(view, rule))
-    checkpoint(_found(view, *SHAPE))
+    connected(view)
     found = _found(view, *RULES)
     checkpoint([fault for fault in found if not fault.remark])
     return tuple(fault.message for fault in found)
