@@ -249,7 +249,8 @@ class Tiling(Record, frozen=True):
 
 class Entry(Record, frozen=True):
     """A function that the glue calls, its arguments in order, and what it does with rings. A schedule
-    has `tiles`: its rows, then its columns. `threads`: all of the role run it, or one."""
+    has `tiles`: its rows, then its columns. `threads`: all of the role run it, or one. `groups`: a step
+    goes by the `group`, `first` and `end` of its tile."""
 
     name: str
     kind: Literal["step", "schedule"]
@@ -257,6 +258,7 @@ class Entry(Record, frozen=True):
     plays: tuple[Operation, ...] = ()
     tiles: tuple[Tiling, ...] = ()
     threads: Literal["role", "one"] = "role"
+    groups: bool = False
 
 
 class Contract(Record, frozen=True):

@@ -339,6 +339,7 @@ RULES: Mapping[type[abi.Record], Mapping[str, Rule]] = {
         "kind": NOT_RUN,
         **dict.fromkeys(("arguments", "threads"), relink("the glue that calls it is made anew")),
         "plays": OPERATIONS,
+        "groups": TILED,
         "tiles": Items("tiling", lambda _: (TILED, TILED), ("of",), TILED),
     },
     abi.Operation: {"do": KEY, "on": KEY, "name": KEY, "count": PLAYED, "body": OPERATIONS},

@@ -325,6 +325,8 @@ def _entry(ends: Mapping[str, str], entry: Entry) -> Iterator[str]:
         yield f"entry '{entry.name}' has {len(entry.tiles)} sides of tiles, a schedule has 2"
     if len(entry.tiles) == 2 and entry.tiles[1].groups:
         yield f"entry '{entry.name}' has columns of tiles in groups, which only rows can be"
+    if entry.groups and (entry.kind != "step" or "tile" not in entry.arguments):
+        yield f"entry '{entry.name}' goes by groups of rows, and is no step that takes the tile"
     if entry.threads == "one" and entry.kind != "step":
         yield f"schedule '{entry.name}' is asked by one thread, and all go by it"
     yield from (f"entry '{entry.name}' {fault}" for fault in _plays(entry.plays, ends, 1))

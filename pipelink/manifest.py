@@ -267,8 +267,8 @@ def _alike(reader: _Reader, table: Table, name: str, body: Table) -> Iterable[In
         reader.fault(
             f"{where} has '{key}', and is like '{like}'", key, help_, files=(body.files[key],)
         )
-    if not like:
-        return
+    if not isinstance(body["like"], str):
+        return  # that has been said
     others = [n for n, b in table.items() if isinstance(b, Table) and "like" not in b]
     if like not in others:
         help_ = _nearest(like, others, "instances")

@@ -2,6 +2,7 @@
 roles share, copies that threads start, rows in groups, outputs that are added to."""
 
 import re
+from dataclasses import replace as struct_replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from msgspec.structs import replace
 
 from pipelink import abi, diff
 from pipelink.abi import Claim, Contract, Cover, Entry, Fact, Part, Port, Tiling
-from pipelink.check import Rule, coverage, rings, roles
+from pipelink.check import Rule, coverage, parameters, rings, roles
 from pipelink.cli import main
 from pipelink.contract import read_object
 from pipelink.diagnostics import InputError
@@ -873,3 +874,116 @@ def test_several_tiles_may_add_to_an_element(toy, adds, count):
 def test_a_reader_that_does_not_say_its_proxy_has_the_fence(toy):
     plan = filled(toy, "each_thread_async", {**FENCES, "proxy": ""}).plan()
     assert fence_bindings(plan)["mma.in.fence"] == 1
+
+
+def lone(toy: Toy, step: bool, schedule: bool) -> Toy:
+    """A step with no port that says how it counts rows: by groups, or from 0."""
+    tiles = (Tiling("m", "tile_m", schedule), Tiling("column_tiles", "1"))
+    toy.contracts["mainloop"] = change(MAINLOOP, "entries", "schedule", tiles=tiles)
+    toy.contracts["epilogue"] = change(
+        change(EPILOGUE, "ports", "out", covers=()), "entries", "run", groups=step
+    )
+    return toy
+
+
+@pytest.mark.parametrize(
+    ("step", "schedule", "what"),
+    [
+        (True, False, "goes by groups of rows, and 'mma.schedule' has none"),
+        (
+            False,
+            True,
+            "takes the tile as rows counted from 0, and 'mma.schedule' has its rows in groups",
+        ),
+        (True, True, None),
+        (False, False, None),
+    ],
+)
+def test_a_step_without_such_a_port_says_how_it_counts_rows(toy, step, schedule, what):
+    found = said(lone(toy, step, schedule), coverage.groups)
+    assert found == ([f"PL038: step 'run' of {ACT} {what}"] if what else [])
+
+
+def test_only_a_step_that_takes_the_tile_goes_by_groups():
+    text = "entry 'schedule' goes by groups of rows, and is no step that takes the tile"
+    wrong = change(MAINLOOP, "entries", "schedule", groups=True)
+    assert [f.message for f in faults(wrong)] == [text]
+
+
+def test_a_schedule_of_format_1_has_no_groups(toy):
+    view = rows(toy, "group", False).view()
+    mma = view.kernel.instance("mma")
+    old = struct_replace(mma, component=struct_replace(mma.component, version=1))
+    instances = tuple(old if i is mma else i for i in view.kernel.instances)
+    view = struct_replace(view, kernel=struct_replace(view.kernel, instances=instances))
+    what = "it goes by groups of rows, and 'mma.schedule' has no groups of rows"
+    assert f"PL038: {SIDES[1]}: {what}" in [
+        f"{d.code}: {d.message}" for d in coverage.covered(view)
+    ]
+
+
+@pytest.mark.parametrize(("of", "have"), [("1024", "1000"), ("1000", "1024")])
+def test_groups_of_a_known_number_of_rows_are_the_rows_of_the_tensor(toy, of, have):
+    rows(toy, "group", True)
+    tiles = (Tiling(of, "tile_m", True), Tiling("column_tiles", "1"))
+    toy.contracts["mainloop"] = change(MAINLOOP, "entries", "schedule", tiles=tiles)
+    sides = (have, EPILOGUE.ports[-1].shape[1])
+    toy.contracts["epilogue"] = change(toy.contracts["epilogue"], "ports", "out", shape=sides)
+    what = f"it has {have} elements, and the groups of rows have {of}"
+    assert f"PL038: {SIDES[1]}: {what}" in said(toy, coverage.covered)
+
+
+def test_two_steps_of_one_instance_in_one_role_have_the_same_warps(toy):
+    claims = [c for c in EPILOGUE.claims if c.kind != "warps"]
+    claims += [
+        Claim("warps_run", "warps", "8", during=("run",)),
+        Claim("warps_after", "warps", "4", during=("after",)),
+    ]
+    entries = (*EPILOGUE.entries, Entry("after", "step", ()))
+    toy.contracts["epilogue"] = replace(EPILOGUE, claims=tuple(claims), entries=entries)
+    toy.edit('"act.run"', '"act.run", "act.after"')
+    text = f"PL023: role 'math' has 8 warps by {MMA}, and 4 by {ACT}"
+    assert said(toy, roles.warps) == [text]
+
+
+def test_what_is_added_to_has_no_reader(toy):
+    out = EPILOGUE.ports[-1]
+    reader = replace(out, name="bias", direction="in")
+    contract_ = add(change(EPILOGUE, "ports", "out", adds=True), "ports", reader)
+    arguments = (*EPILOGUE.entries[0].arguments, "bias")
+    toy.contracts["epilogue"] = change(contract_, "entries", "run", arguments=arguments)
+    toy.edit('out = "act.out"', 'out = ["act.out", "act.bias"]')
+    text = (
+        f"PL028: parameter 'out' is read by 'act.bias' of {ACT} and added to by 'act.out' of {ACT}"
+    )
+    assert said(toy, parameters.writers) == [text]
+
+
+def test_an_empty_like_is_like_nothing(both):
+    both.edit('like = "mma"', 'like = ""')
+    assert like_faults(both.text)[0][0] == (
+        "[instances.load] is like '', which is no instance with an object"
+    )
+
+
+def test_an_extent_that_only_the_tiles_have(toy):
+    loop = add(MAINLOOP, "facts", Fact("q", "extent"))
+    tiles = (Tiling("q", "tile_m"), Tiling("column_tiles", "1"))
+    toy.contracts["mainloop"] = change(loop, "entries", "schedule", tiles=tiles)
+    text = f"PL015: extent 'q' of {MMA} is a side of no tensor of the kernel, so that a launch has no value for it"
+    assert said(toy, parameters.extents) == [text]
+
+
+def test_a_ring_of_a_step_that_no_role_runs_may_be_of_one_thread(toy):
+    alone = replace(LOADER.entries[0], name="alone", threads="one")
+    toy.contracts["loader"] = replace(LOADER, entries=(*LOADER.entries, alone))
+    assert said(toy, roles.one_thread) == []
+
+
+def test_a_barrier_of_a_step_that_one_thread_runs(toy):
+    barrier = Claim("bar", "barrier", "", during=("run",))
+    entry = replace(LOADER.entries[0], threads="one")
+    toy.contracts["loader"] = replace(LOADER, claims=(*LOADER.claims, barrier), entries=(entry,))
+    assert said(toy, roles.one_thread) == [
+        f"PL037: barrier 'bar' of {LOAD} is for 128 threads, and step 'run', which meets there, is run by one"
+    ]

@@ -42,8 +42,8 @@ constexpr auto out = pl::array_out<"out", pl::bf16>(pl::shape(tokens, columns))
                          .covers(pl::by_row(1_n), pl::whole(columns));
 
 constexpr auto store = pl::entry<"store">()(pl::tile, acc, sorted);
-constexpr auto scatter = pl::entry<"scatter">()(pl::tile, acc, order, slots);
-constexpr auto add = pl::entry<"add">()(pl::tile, acc, order, probs, total);
+constexpr auto scatter = pl::entry<"scatter">()(pl::tile, acc, order, slots).by_groups();
+constexpr auto add = pl::entry<"add">()(pl::tile, acc, order, probs, total).by_groups();
 constexpr auto sum = pl::entry<"sum">()(pl::tile, parts, probs, out);
 constexpr auto sum_schedule = pl::schedule<"sum_schedule">()(tokens).tiles(
     pl::steps_over(tokens, 1_n), pl::steps_over(1_n, 1_n));
@@ -208,37 +208,34 @@ __device__ __forceinline__ void of_tile(pl::Self self, const Body& body) {
     });
 }
 
-PIPELINK_ENTRY(combine, store)
-(pl::Self self, const pl::Tile& tile, const float* d, pl::bf16* target) {
+// Puts the tile's rows as bf16 where `place(row)` says, a row of all groups.
+template <class Place>
+__device__ __forceinline__ void put_tile(pl::Self self, const pl::Tile& tile, const float* d,
+                                         pl::bf16* target, const Place& place) {
     const unsigned lane = pl::role_thread(self) % 32;
     const int stride = columns.at(self),
               column = tile.column * static_cast<int>(tile_columns.at(self));
     of_tile(self, [&](auto n, auto r, auto bytes) {
         each_row<n, r>(self, d, [&](int row, const float* values) {
             row += tile.first;
-            pl::bf16* const line = target + static_cast<long long>(row) * stride + column;
+            const bool there = row < tile.end;
+            const long long at_row = there ? place(row) : 0;
+            pl::bf16* const line = target + at_row * stride + column;
             each_half<n, bytes>(values, lane, [&](int at, const unsigned* words) {
-                if (row < tile.end) put<bytes / 4>(self, line + at, words);
+                if (there) put<bytes / 4>(self, line + at, words);
             });
         });
     });
 }
 
+PIPELINK_ENTRY(combine, store)
+(pl::Self self, const pl::Tile& tile, const float* d, pl::bf16* target) {
+    put_tile(self, tile, d, target, [](int row) { return row; });
+}
+
 PIPELINK_ENTRY(combine, scatter)
 (pl::Self self, const pl::Tile& tile, const float* d, const int* list, pl::bf16* target) {
-    const unsigned lane = pl::role_thread(self) % 32;
-    const int stride = columns.at(self),
-              column = tile.column * static_cast<int>(tile_columns.at(self));
-    of_tile(self, [&](auto n, auto r, auto bytes) {
-        each_row<n, r>(self, d, [&](int row, const float* values) {
-            row += tile.first;
-            const int route = row < tile.end ? list[row] : 0;
-            pl::bf16* const line = target + static_cast<long long>(route) * stride + column;
-            each_half<n, bytes>(values, lane, [&](int at, const unsigned* words) {
-                if (row < tile.end) put<bytes / 4>(self, line + at, words);
-            });
-        });
-    });
+    put_tile(self, tile, d, target, [&](int row) { return list[row]; });
 }
 
 PIPELINK_ENTRY(combine, add)

@@ -61,13 +61,15 @@ constexpr int largest_accumulator = 128 * 160;  // rows * tile_n of a warpgroup
 
 constexpr auto load = pl::entry<"load">()(pl::tile, w, w_out)
                           .plays(pl::repeat(k_steps, pl::fill(w_out)))
+                          .by_groups()
                           .by_one_thread();
 // One stage stays in flight: a stage is released when the next one's products have been issued.
 constexpr auto run = pl::entry<"run">()(pl::tile, in, w_in, acc)
                          .plays(pl::wait(in), pl::wait(w_in),
                                 pl::repeat(k_steps - 1_n, pl::wait(in), pl::wait(w_in),
                                            pl::release(in), pl::release(w_in)),
-                                pl::release(in), pl::release(w_in));
+                                pl::release(in), pl::release(w_in))
+                         .by_groups();
 constexpr auto schedule =
     pl::schedule<"schedule">()(offsets, routes)
         .tiles(pl::steps_over(routes, tile_m).in_groups(), pl::steps_over(column_tiles, 1_n));

@@ -48,8 +48,9 @@ constexpr auto sorted = pl::array_out<"sorted", pl::bf16>(pl::shape(routes, k))
 constexpr auto out = pl::ring_out<"out">()(stages, pl::each_thread_async, x_tile);
 constexpr auto loaded = pl::ring_out<"loaded">()(stages, pl::by_copies, loaded_tile);
 
-constexpr auto run =
-    pl::entry<"run">()(pl::tile, x, order, out).plays(pl::repeat(k_steps, pl::fill(out)));
+constexpr auto run = pl::entry<"run">()(pl::tile, x, order, out)
+                         .plays(pl::repeat(k_steps, pl::fill(out)))
+                         .by_groups();
 constexpr auto load = pl::entry<"load">()(pl::tile, rows, loaded)
                           .plays(pl::repeat(k_steps, pl::fill(loaded)))
                           .by_one_thread();
@@ -120,7 +121,7 @@ __device__ __forceinline__ void gather_tile(pl::Self self, const pl::Tile& tile,
     Share<height, threads> share;
     const int thread = pl::role_thread(self);
     const int column = thread % row_chunks, row = thread / row_chunks;
-    const int stride = k.at(self) * static_cast<int>(sizeof(pl::bf16)) / chunk;
+    const unsigned stride = k.at(self) * sizeof(pl::bf16) / chunk;
     share.live = (min(tile.end - tile.first, height) - row + share.step_rows - 1) / share.step_rows;
     share.target[0] = row * row_bytes + (column ^ row % 8) * chunk;
     share.target[1] = row * row_bytes + (column ^ (row + 4) % 8) * chunk;

@@ -24,7 +24,7 @@ class Routing:
 def sort_routes(ids: torch.Tensor, probs: torch.Tensor, experts: int) -> Routing:
     """The lists for the experts `ids` [tokens, top_k] of each token."""
     by_expert, order = torch.sort(ids.reshape(-1), stable=True)
-    edges = torch.arange(experts + 1, device=ids.device)
+    edges = torch.arange(experts + 1, device=ids.device, dtype=ids.dtype)
     offsets = torch.searchsorted(by_expert, edges)
     return Routing(order.int(), offsets.int(), probs.float().contiguous())
 

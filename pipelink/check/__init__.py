@@ -69,6 +69,7 @@ RULES: tuple[Rule, ...] = (
     rings.fences,
     rings.filled,
     coverage.covered,
+    coverage.groups,
     protocol.plays,
     protocol.pipelines,
 )

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 
-from pipelink.abi import Cover, Tiling
+from pipelink.abi import Cover, Entry, Tiling
 from pipelink.check.protocol import FIRST_FORMAT
 from pipelink.diagnostics import Diagnostic, Place, Where
-from pipelink.model import Instance
+from pipelink.model import Instance, PhaseSpec
 from pipelink.view import End, View, who
 
 
@@ -100,8 +100,62 @@ def _clips(end: End, cover: Cover) -> bool:
     return cover.clipped or bool(end.port.box)
 
 
-def _other(tiling: Tiling) -> str:
-    return "in no groups" if tiling.groups else ".in_groups()"
+def _in_groups(schedule: Entry) -> bool:
+    return bool(schedule.tiles) and schedule.tiles[0].groups
+
+
+def _other_rows(
+    view: View, end: End, side: int, cover: Cover, schedule: Schedule, index: int
+) -> Diagnostic:
+    """A port that counts rows in another way than the schedule."""
+    of, place = ".".join(schedule), Place(schedule[0], "entries", index)
+    if cover.along == "group":
+        what = f"it goes by groups of rows, and '{of}' has no groups of rows"
+        help_ = "say by_row in the port, or let the schedule's rows be .in_groups()"
+    else:
+        what = f"it goes by rows counted from 0, and '{of}' has its rows in groups"
+        help_ = "say by_group in the port, or let the schedule's rows be in no groups"
+    return replace(_fault(view, end, side, what, (), place), help=help_)
+
+
+def groups(view: View) -> Iterator[Diagnostic]:
+    """A step that goes by the group of its tile runs in a schedule that sets it, and in such a schedule no
+    step that takes the tile's row for one of all rows."""
+    for phase in view.kernel.manifest.phases:
+        name, entry = phase.schedule or ("", "")
+        found = view.entry(view.kernel.instance(name), entry) if name else None
+        grouped = found is not None and _in_groups(found[1])
+        for step in (s for role in phase.roles for s in role.steps):
+            taken = view.entry(view.kernel.instance(step[0]), step[1])
+            if taken is None or "tile" not in taken[1].arguments or _says(view, step[0], taken[1]):
+                continue
+            if taken[1].groups != grouped:
+                yield _other_step(view, phase, step, taken)
+
+
+def _says(view: View, name: str, step: Entry) -> bool:
+    """Whether a port of the step says how it counts rows: that is held against the schedule already."""
+    ends = filter(None, (view.end(f"{name}.{argument}") for argument in step.arguments))
+    return any(cover.along in ("row", "group") for end in ends for cover in end.port.covers)
+
+
+def _other_step(
+    view: View, phase: PhaseSpec, step: tuple[str, str], taken: tuple[int, Entry]
+) -> Diagnostic:
+    instance = view.kernel.instance(step[0])
+    of = f"'{'.'.join(phase.schedule)}'" if phase.schedule else f"phase '{phase.name}'"
+    if taken[1].groups:
+        what = f"goes by groups of rows, and {of} has none"
+        help_ = "run it in a phase whose schedule has its rows .in_groups()"
+    else:
+        what = f"takes the tile as rows counted from 0, and {of} has its rows in groups"
+        help_ = "let its code go by tile.first and tile.end, and say .by_groups()"
+    return Diagnostic(
+        "PL038",
+        f"step '{step[1]}' of {who(instance)} {what}",
+        Place(step[0], "entries", taken[0]),
+        help=help_,
+    )
 
 
 def _along(cover: Cover) -> str:
@@ -132,7 +186,14 @@ def _tiled(
     name, entry_name = schedule
     owner = view.kernel.instance(name)
     found = view.entry(owner, entry_name)
-    if found is None or owner.component.version < FIRST_FORMAT:
+    if found is None:
+        return
+    old = owner.component.version < FIRST_FORMAT  # such a schedule declares no tiles
+    grouped = cover.along == "group"
+    if cover.along != "column" and grouped != _in_groups(found[1]) and (old or found[1].tiles):
+        yield _other_rows(view, end, side, cover, schedule, found[0])
+        return
+    if old:
         return
     index, entry = found
     place = Place(name, "entries", index)
@@ -141,13 +202,6 @@ def _tiled(
         yield _fault(view, end, side, what, (), place)
         return
     tiling = entry.tiles[1 if cover.along == "column" else 0]
-    if cover.along != "column" and (cover.along == "group") != tiling.groups:
-        how = "has its rows in groups" if tiling.groups else "has no groups of rows"
-        what = "it goes by rows counted from 0" if tiling.groups else "it goes by groups of rows"
-        fault = _fault(view, end, side, f"{what}, and '{name}.{entry_name}' {how}", (), place)
-        way = "by_group in the port" if tiling.groups else "by_row in the port"
-        yield replace(fault, help=f"say {way}, or let the schedule's rows be {_other(tiling)}")
-        return
     problem = _problem(view, end, size, cover, owner, tiling)
     if problem:
         others = view.causes(owner, tiling.step, tiling.of)
@@ -160,7 +214,9 @@ def _problem(view: View, end: End, size: str, cover: Cover, owner: Instance, til
     open_size, open_tiles = size in view.extents(end.instance), tiling.of in view.extents(owner)
     if open_size or open_tiles:
         if not (open_size and open_tiles and size == tiling.of):
-            return f"it has '{size}' elements, and the {_along(cover)} of tiles follow '{tiling.of}'"
+            return (
+                f"it has '{size}' elements, and the {_along(cover)} of tiles follow '{tiling.of}'"
+            )
         if step < stride or (step > stride and end.port.direction == "out"):
             return f"a tile reaches {step} elements, and the {_along(cover)} of tiles are {stride} apart"
         if step > 1 and not _clips(end, cover):
@@ -169,6 +225,13 @@ def _problem(view: View, end: End, size: str, cover: Cover, owner: Instance, til
             )
         return ""
     have, tiles = view.value(end.instance, size), -(-view.value(owner, tiling.of) // stride)
+    if cover.along == "group":
+        rows = view.value(owner, tiling.of)
+        if rows != have:
+            return f"it has {have} elements, and the groups of rows have {rows}"
+        if step < stride or (step > stride and end.port.direction == "out"):
+            return f"a tile reaches {step} elements, and the groups of rows are cut every {stride}"
+        return ""
     reach = f"{tiles} {cover.along}s of tiles, {step} elements each, reach {tiles * step} of {have}"
     if tiles * step < have:
         return reach

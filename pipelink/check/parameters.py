@@ -59,22 +59,21 @@ def bounds(view: View) -> Iterator[Diagnostic]:
 def extents(view: View) -> Iterator[Diagnostic]:
     """What a launch fixes is a side of a tensor that the caller passes: it has a value from nowhere else."""
     ends = list(view.ports("global"))
-    sides = {s for end in ends for s in end.port.shape}
-    taken = {s: end.place for end in ends for h in end.port.holds for s in h.sizes}
+    sides = {s for end in ends for s in end.port.shape if s in view.extents(end.instance)}
     for instance in view.kernel.instances:
-        known = view.extents(instance)
+        own = [end for end in ends if end.instance.name == instance.name]
+        taken = {s: end.place for end in own for held in end.port.holds for s in held.sizes}
         for index, entry in view.run_entries(instance):
-            taken |= dict.fromkeys(entry.arguments, Place(instance.name, "entries", index))
-        own = {name: place for name, place in taken.items() if place.instance == instance.name}
-        for name, place in own.items():
-            if name in known and name not in sides:
-                yield Diagnostic(
-                    "PL015",
-                    f"extent '{name}' of {who(instance)} is a side of no tensor of the kernel, so that a launch "
-                    "has no value for it",
-                    place,
-                    help="let a tensor of [parameters] have it as a side",
-                )
+            names = (*entry.arguments, *(t.of for t in entry.tiles))
+            taken |= dict.fromkeys(names, Place(instance.name, "entries", index))
+        for name in sorted(taken.keys() & view.extents(instance) - sides):
+            yield Diagnostic(
+                "PL015",
+                f"extent '{name}' of {who(instance)} is a side of no tensor of the kernel, so that a launch "
+                "has no value for it",
+                taken[name],
+                help="let a tensor of [parameters] have it as a side",
+            )
 
 
 def agree(view: View) -> Iterator[Diagnostic]:
@@ -118,7 +117,17 @@ def writers(view: View) -> Iterator[Diagnostic]:
                 help="give each a tensor of its own",
             )
         for end in (e for e in ends if outs and e.port.direction == "in"):
-            if _reach(view, end) != _reach(view, outs[0]) or not end.port.covers:
+            if outs[0].port.adds:
+                yield Diagnostic(
+                    "PL028",
+                    f"parameter '{name}' is read by '{end.name}' of {who(end.instance)} and added to by "
+                    f"'{outs[0].name}' of {who(outs[0].instance)}",
+                    end.place,
+                    (outs[0].place,),
+                    notes=("one tile would read what another one is adding to",),
+                    help="give them two tensors",
+                )
+            elif _reach(view, end) != _reach(view, outs[0]) or not end.port.covers:
                 yield Diagnostic(
                     "PL028",
                     f"parameter '{name}' is read by '{end.name}' of {who(end.instance)} and written by "

@@ -39,7 +39,7 @@ def steps(view: View) -> Iterator[Diagnostic]:
                         "PL023",
                         f"{who(instance)} runs in role '{seen[name]}' and in role '{role.name}'",
                         FilePlace(path, f"{name}.{entry}"),
-                        help=f"give one of the roles an instance of its own: like = \"{name}\"",
+                        help=f'give one of the roles an instance of its own: like = "{name}"',
                     )
 
 
@@ -81,7 +81,12 @@ def schedule(view: View) -> Iterator[Diagnostic]:
 def warps(view: View) -> Iterator[Diagnostic]:
     """All steps of a role run on the same warps."""
     for role in view.kernel.manifest.roles:
-        claims = [(i, c) for i in view.role_instances(role.name) if (c := view.claim(i, "warps"))]
+        claims = [
+            (i, (index, view.value(i, claim.amount)))
+            for i in view.role_instances(role.name)
+            for index, claim in view.claims_of(i)
+            if claim.kind == "warps"
+        ]
         for instance, (index, amount) in claims[1:]:
             first, (first_index, first_amount) = claims[0]
             if amount != first_amount:
@@ -172,7 +177,7 @@ ALONE = ("copies",)
 def one_thread(view: View) -> Iterator[Diagnostic]:
     """A step that one thread runs has no registers of the role, and arrives for itself."""
     for instance in view.kernel.instances:
-        for index, entry in enumerate(instance.contract.entries):
+        for index, entry in view.run_entries(instance):
             if entry.threads != "one":
                 continue
             ends = [view.end(f"{instance.name}.{name}") for name in entry.arguments]
@@ -215,7 +220,7 @@ def _ring_of_some(view: View) -> Iterator[Diagnostic]:
     for end in view.ports("shared"):
         taking = [
             (n, e)
-            for n, e in enumerate(end.instance.contract.entries)
+            for n, e in view.run_entries(end.instance)
             if end.port.name in e.arguments and e.kind == "step"
         ]
         if end.kind == "ring" and len({e.threads for _, e in taking}) > 1:

@@ -35,20 +35,22 @@ struct TileArgument {
 inline constexpr TileArgument tile{};
 
 struct EntryTag {};
+// Run by one thread of the role or by all; going by the groups of its tile's rows or not.
+template <bool one_thread_, bool groups_>
 struct Step {
     static constexpr const char* kind = "step";
-    static constexpr bool one_thread = false;
+    static constexpr bool is_step = true;
+    static constexpr bool one_thread = one_thread_;
+    static constexpr bool groups = groups_;
     template <class... Arguments>
     using Signature = void(Self, Arguments...);
-};
-// A step that one thread of the role runs.
-struct StepOfOne : Step {
-    static constexpr bool one_thread = true;
 };
 // Sets the `index`-th tile of this block, or returns false after the last.
 struct Schedule {
     static constexpr const char* kind = "schedule";
+    static constexpr bool is_step = false;
     static constexpr bool one_thread = false;
+    static constexpr bool groups = false;
     template <class... Arguments>
     using Signature = bool(Self, int index, Tile&, Arguments...);
 };
@@ -94,9 +96,15 @@ struct Entry<name_, Kind, Items<Arguments...>, Items<Plays...>, Items<Tiles...>>
     // One thread of the role runs this step, as one that issues bulk copies: the glue elects it
     // outside of the loop over tiles, once.
     constexpr auto by_one_thread() const {
-        static_assert(std::is_same_v<Kind, Step>, "a schedule is asked by all threads");
-        return Entry<name_, StepOfOne, Items<Arguments...>, Items<Plays...>, Items<Tiles...>>(
-            place);
+        static_assert(Kind::is_step, "a schedule is asked by all threads");
+        return Entry<name_, Step<true, Kind::groups>, Items<Arguments...>, Items<Plays...>,
+                     Items<Tiles...>>(place);
+    }
+    // The step goes by the `group`, `first` and `end` of its tile: of a schedule in groups alone.
+    constexpr auto by_groups() const {
+        static_assert(Kind::is_step, "a schedule says it of its rows: .in_groups()");
+        return Entry<name_, Step<Kind::one_thread, true>, Items<Arguments...>, Items<Plays...>,
+                     Items<Tiles...>>(place);
     }
     template <class Rows, class Columns>
     constexpr auto tiles(Rows, Columns) const {
@@ -106,6 +114,10 @@ struct Entry<name_, Kind, Items<Arguments...>, Items<Plays...>, Items<Tiles...>>
     static constexpr void describe(Writer& out) {
         out.field("kind", Kind::kind);
         if constexpr (Kind::one_thread) out.field("threads", "one");
+        if constexpr (Kind::groups) {
+            out.key("groups");
+            out.truth(true);
+        }
         out.key("arguments");
         out.put('[');
         ((out.separate(), out.quote(Arguments::name)), ...);
@@ -135,7 +147,7 @@ struct EntryMaker {
 // A step of a role: called once a tile.
 template <Name name>
 constexpr auto entry(PIPELINK_HERE) {
-    return EntryMaker<name, Step>{Place{file, line}};
+    return EntryMaker<name, Step<false, false>>{Place{file, line}};
 }
 // The tile schedule of the kernel.
 template <Name name>
