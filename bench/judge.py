@@ -72,6 +72,12 @@ def lay(folder: Path, kernels: dict[str, Kernel]) -> None:
         (folder / name / "k.kernel.toml").write_bytes(kernel.manifest)
 
 
+def peak_kib() -> int:
+    """The highest resident memory of this process since it was last reset."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+
+
 class Clock:
     """Processor time, and the highest memory since its start."""
 
@@ -98,9 +104,7 @@ class Clock:
         self.halt()
         if not self.limited:
             return self.read_s or seconds, seconds, 0
-        lines = Path("/proc/self/status").read_text().splitlines()
-        peak = next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
-        return self.read_s or seconds, seconds, peak
+        return self.read_s or seconds, seconds, peak_kib()
 
 
 def run(folder: Path, case: Case, clock: Clock) -> tuple[str, str]:
